@@ -17,7 +17,7 @@ from icectl.rows import workers
 from tests.builders.expiry import Aged, aged_table
 from tests.builders.forked_workers import Forks
 from tests.builders.rows import current_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 from tests.catalogs.rest_fake import Fake, fake
 from tests.stores import azure_server, gcs_server, hdfs_server, s3_servers
 from tests.stores.azure_server import Azurite
@@ -114,8 +114,7 @@ def aged(tmp_path: Path) -> Aged:
 @pytest.fixture
 def catalog(tmp_path: Path) -> Iterator[Fake]:
     """A catalog of a table, that gives the answers a test chooses."""
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(3))
+    table = filled_table(tmp_path / "t", range(3))
     with fake(current_metadata(table.directory)) as served:
         yield served
 

@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.benchmarks.measure import Run, cpu_ratio, in_turn, median, process, verdict
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 from tests.catalogs.rest_fake import TABLE, fake
 from tests.catalogs.server import NAME
 from tests.catalogs.sql_servers import sqlite_server
@@ -38,8 +38,7 @@ numpy, pyarrow, typer and the standard library take 0.35; the rest is mostly dat
 def main() -> int:
     """Print the ratios of processor time; 1 when a target is missed."""
     with tempfile.TemporaryDirectory() as folder, sqlite_server(Path(folder)) as database:
-        table = TableBuilder(database.warehouse / "small")
-        table.append(range(100))
+        table = filled_table(database.warehouse / "small", range(100))
         table.delete_rows([3, 4])
         newest = max(table.directory.glob("metadata/*.json"))
         database.register("small", str(newest))

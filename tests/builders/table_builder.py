@@ -782,6 +782,14 @@ class TableBuilder:
         (folder / "version-hint.text").write_text(str(self.version))
 
 
+def filled_table(directory: Path, *ids: Sequence[int], **options: Any) -> TableBuilder:
+    """A table with a commit that adds rows for each of `ids`."""
+    table = TableBuilder(directory, **options)
+    for rows in ids:
+        table.append(rows)
+    return table
+
+
 def worn_table(directory: Path, version: int = 2) -> TableBuilder:
     """Appends, deletes of rows, files that were replaced and manifests that were merged."""
     table = TableBuilder(directory, version, "identity", merge_manifests_above=3)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.builders.orphans import stray
 from tests.builders.rows import current_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.catalogs.sql_servers import SqlServer, sqlite_server
 
 NAMESPACE = "db.inner"
@@ -35,8 +35,7 @@ def at_rest(
     server: SqlServer, name: str, properties: Mapping[str, str] | None = None
 ) -> TableBuilder:
     """A table that needs nothing: one file in one snapshot."""
-    table = TableBuilder(server.warehouse / name, properties=dict(properties or {}))
-    table.append(range(10))
+    table = filled_table(server.warehouse / name, range(10), properties=dict(properties or {}))
     register(server, name)
     return table
 
@@ -56,8 +55,7 @@ def rotten(
 
 def broken(server: SqlServer, name: str) -> TableBuilder:
     """A table whose manifest list is gone."""
-    table = TableBuilder(server.warehouse / name)
-    table.append(range(10))
+    table = filled_table(server.warehouse / name, range(10))
     register(server, name)
     for file in (server.warehouse / name / "metadata").glob("*snap-*.avro"):
         file.unlink()

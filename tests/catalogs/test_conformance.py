@@ -13,7 +13,7 @@ from icectl.commit.transaction import Outputs
 from tests.builders.compactions import build
 from tests.builders.orphans import age, stray
 from tests.builders.rows import current_metadata, local, read_metadata, read_rows
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 from tests.catalogs.server import NAME, Server, meanwhile
 from tests.fault.changing import run
 
@@ -211,8 +211,7 @@ def test_a_table_that_is_not_there_is_exit_10_with_near_names(server, table):
 
 def test_orphans_are_left_where_another_table_of_the_catalog_lies_below(server, table):
     directory = table()
-    below = TableBuilder(directory / "data" / "below")
-    below.append(range(3))
+    below = filled_table(directory / "data" / "below", range(3))
     server.register("u", str(max(below.directory.glob("metadata/*.json"))))
     lost = stray(directory / "data", "lost.parquet", days=7)
     code, document = on(server, [*COMMANDS["orphans"], "--json"])
@@ -225,8 +224,7 @@ def test_orphans_are_left_where_another_table_of_the_catalog_has_its_data(server
     if server.properties["type"] in ("glue", "hive"):
         pytest.skip("what is registered there does not tell the properties of tables")
     directory = table()
-    elsewhere = TableBuilder(tmp_path / "elsewhere")
-    elsewhere.append(range(3))
+    elsewhere = filled_table(tmp_path / "elsewhere", range(3))
     newest = max(elsewhere.directory.glob("metadata/*.json"))
     members = json.loads(newest.read_bytes())
     lost = stray(directory / "data/of-u", "lost.parquet", days=7)

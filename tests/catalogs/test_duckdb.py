@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.builders.rows import current_metadata, read_metadata, read_rows
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.catalogs.rest_servers import NAMESPACE, load, register
 from tests.fault.changing import run
 
@@ -69,8 +69,7 @@ def test_it_reads_all_rows_once_deletes_are_converted(tmp_path, version, command
 
 def test_it_reads_a_table_that_was_of_version_1_once_manifests_are_rewritten(tmp_path):
     """docs/formats.md says so: it wants sequence numbers in manifests of version 1."""
-    table = TableBuilder(tmp_path, format_version=1)
-    table.append(range(12))
+    table = filled_table(tmp_path, range(12), format_version=1)
     changed("upgrade-to-v3", tmp_path)
     assert "required field 'sequence_number' is NULL" in read(tmp_path)
     changed("rewrite-manifests", tmp_path, "--rewrite-all")

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 from tests.catalogs.server import NAME
 
 HEAVY = {
@@ -17,8 +17,7 @@ NEEDED = {
 
 
 def test_a_table_by_name_imports_what_its_catalog_needs(request, server):
-    table = TableBuilder(server.warehouse / "t")
-    table.append(range(3))
+    table = filled_table(server.warehouse / "t", range(3))
     server.register("t", str(max(table.directory.glob("metadata/*.json"))))
     line = ["inspect", ".".join((NAME, *server.namespace, "t"))]
     script = (

@@ -7,7 +7,7 @@ import pytest
 from icectl.catalog.identifier import TableName, dotted_name, parse_name
 from icectl.cli import app
 from icectl.errors import UsageError
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.catalogs.sql_servers import sqlite_server
 from tests.fault.changing import run
 
@@ -42,8 +42,7 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("PYICEBERG_HOME", raising=False)
     monkeypatch.chdir(tmp_path)
-    table = TableBuilder(tmp_path / "warehouse" / "t")
-    table.append(range(3))
+    filled_table(tmp_path / "warehouse" / "t", range(3))
     with sqlite_server(tmp_path) as server:
         monkeypatch.setenv("PYICEBERG_CATALOG__MAIN__URI", server.properties["uri"])
         [current] = sorted((tmp_path / "warehouse" / "t" / "metadata").glob("v*.json"))[-1:]

@@ -15,7 +15,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.updates import AssertRefSnapshotId, SetProperties, Update
 from icectl.storage.local.store import LocalStore
 from tests.builders.rows import current_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 from tests.stores.fixed_env import FixedEnv
 
 UPDATES: Sequence[Update] = (SetProperties({"a": "b"}),)
@@ -55,8 +55,7 @@ class Entry:
 
 @pytest.fixture
 def entry(tmp_path: Path) -> Entry:
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(3))
+    filled_table(tmp_path / "t", range(3))
     return Entry(str(current_metadata(tmp_path / "t")))
 
 

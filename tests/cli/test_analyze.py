@@ -26,7 +26,7 @@ from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.orphans import edit_metadata
 from tests.builders.rows import current_metadata, local, read_metadata, read_rows
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.cli.conftest import Ended, Run, result, result_of
 from tests.stores.fixed_env import FixedEnv
 
@@ -349,8 +349,7 @@ def test_counts_that_no_table_has_are_not_gone_on_from(table, analyze, prepared,
 
 def test_partitions_are_not_counted_where_an_id_has_fields_of_two_types(tmp_path, analyze):
     """In version 1 each spec may begin with 1000."""
-    table = TableBuilder(tmp_path / "t", format_version=1, partitioning="bucket")
-    table.append(range(8))
+    table = filled_table(tmp_path / "t", range(8), format_version=1, partitioning="bucket")
     table.respec("truncate")
     specs = members(table)["partition-specs"]
     specs[0]["fields"][0]["source-id"] = specs[1]["fields"][0]["source-id"]
@@ -655,8 +654,7 @@ def test_health_asks_for_statistics_that_are_out_of_date(table, analyze, prepare
     ],
 )
 def test_changed_rows_are_counted_by_summaries(tmp_path, summaries, expected):
-    built = TableBuilder(tmp_path / "t", format_version=2)
-    built.append(range(4))
+    built = filled_table(tmp_path / "t", range(4))
     metadata = parse_metadata(read_metadata(current_metadata(Path(built.location))))
     base = metadata.current_snapshot
     assert base is not None

@@ -27,7 +27,7 @@ from icectl.cli.settings import Settings, resolve
 from icectl.commands.maintain.policy import read_policy
 from icectl.units import print_duration
 from tests.builders.rows import current_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "automation.md").read_text("utf-8")
@@ -49,9 +49,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
     POLICY is that of the page, without its window.
     """
-    table = TableBuilder(tmp_path / "wh" / "t")
-    for number in range(12):
-        table.append([number])
+    table = filled_table(tmp_path / "wh" / "t", *([number] for number in range(12)))
     TableBuilder(tmp_path / "wh" / "calm").append([1])
     policy = tmp_path / "maintain.toml"
     policy.write_text(re.sub("^window = .*$", "", block("toml", "[budget]"), flags=re.MULTILINE))

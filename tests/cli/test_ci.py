@@ -15,7 +15,7 @@ from icectl.cli import documentation
 from icectl.cli.documentation import plain_page
 from icectl.cli.registry import COMMANDS
 from icectl.table.reviewed import PLANNED
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,9 +23,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def table(tmp_path: Path) -> str:
     """Six small files, which want to be one."""
-    built = TableBuilder(tmp_path / "t")
-    for number in range(6):
-        built.append([number])
+    built = filled_table(tmp_path / "t", *([number] for number in range(6)))
     return built.metadata.location
 
 

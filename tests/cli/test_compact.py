@@ -25,7 +25,7 @@ from tests.builders.broken import Broken
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.rows import current_metadata, ids_of, live_entries, read_metadata, read_records
-from tests.builders.table_builder import PARTITIONINGS, TableBuilder
+from tests.builders.table_builder import PARTITIONINGS, TableBuilder, filled_table
 from tests.cli.conftest import Run, result
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import ReadOnlyStore, WrappedStore
@@ -170,9 +170,7 @@ def test_pages_and_row_groups_of_new_files_are_as_large_as_the_table_says(
 def test_entries_of_new_files_have_the_metrics_that_the_table_asks_for(tmp_path, compact, method):
     modes = {"default": "counts", "column.id": "full", "column.category": "none",
              "column.note": "truncate(3)"}  # fmt: skip
-    table = TableBuilder(tmp_path)
-    for start in range(0, 30, 10):
-        table.append(range(start, start + 10))
+    table = filled_table(tmp_path, *(range(start, start + 10) for start in range(0, 30, 10)))
     table.set_properties({f"write.metadata.metrics.{key}": mode for key, mode in modes.items()})
     chosen = "--method", method, "--rewrite-all"
     assert compact(tmp_path, *SMALL, *chosen).code == 0
@@ -269,9 +267,7 @@ def test_files_left_alone_are_counted_by_reason(tmp_path, compact):
 
 def test_health_does_not_ask_for_what_compact_leaves_alone(tmp_path, run, compact):
     """Partitions with less than five small files, and files with less than 30% deleted rows."""
-    table = TableBuilder(tmp_path / "t", partitioning="two")
-    table.append(range(60))
-    table.append(range(60, 120))
+    table = filled_table(tmp_path / "t", range(60), range(60, 120), partitioning="two")
     table.delete_rows(range(0, 120, 9))
     view = run("inspect", table.location, "health", "--json").document["result"]
     assert [view[name]["verdict"] for name in ("small_files", "delete_debt")] == ["ok", "ok"]
@@ -348,9 +344,7 @@ def test_a_folder_whose_name_is_too_long_is_told_with_a_way_out(tmp_path, compac
 
 
 def test_a_table_whose_files_a_class_of_its_own_places_is_left_alone(tmp_path, compact):
-    table = TableBuilder(tmp_path)
-    for start in range(5):
-        table.append([2 * start, 2 * start + 1])
+    table = filled_table(tmp_path, *([2 * start, 2 * start + 1] for start in range(5)))
     table.set_properties({"write.location-provider.impl": "com.example.Places"})
     before = sorted(path for path in tmp_path.rglob("*") if path.is_file())
     ended = compact(tmp_path, *SMALL, "--json")
@@ -526,8 +520,7 @@ def bytes_to_read(directory: Path, keys: set[int]) -> int:
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_equality_deletes_are_converted_and_data_files_left_alone(tmp_path, compact, version):
-    table = TableBuilder(tmp_path, format_version=version, partitioning="identity")
-    table.append(range(24))
+    table = filled_table(tmp_path, range(24), format_version=version, partitioning="identity")
     table.delete_rows([1, 4, 5], kind="equality")
     table.append([4])
     text = compact(tmp_path, "--deletes-only", "--dry-run").out
@@ -585,8 +578,7 @@ def named(members: dict[str, Any]) -> Callable[[Path], None]:
 def test_an_equality_delete_that_makes_no_sense_is_named_and_nothing_changes(
     tmp_path, compact, change, message
 ):
-    table = TableBuilder(tmp_path)
-    table.append(range(24))
+    table = filled_table(tmp_path, range(24))
     table.delete_rows([1], kind="equality")
     (path,) = (tmp_path / "data").glob("*-equality.parquet")
     change(path)
@@ -665,9 +657,7 @@ def test_wrong_rows_in_new_files_are_a_mistake_of_icectl_and_not_committed(
 
 
 def test_a_dry_run_has_the_bill_that_health_has(tmp_path, compact, prepared):
-    table = TableBuilder(tmp_path / "t")
-    for start in range(0, 60, 5):
-        table.append(range(start, start + 5))
+    table = filled_table(tmp_path / "t", *(range(start, start + 5) for start in range(0, 60, 5)))
     found = result(compact(table.directory, "--dry-run", "--json"))["bill"]
     health = result(prepared("inspect", FixedEnv(NOW_MS))(table.directory, "health", "--json"))
     (bill,) = [one for one in health["bills"] if one.pop("command") == "compact"]

@@ -8,7 +8,7 @@ import pytest
 
 from icectl.env import Env
 from tests.builders.expiry import NOW_MS
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 from tests.cli.conftest import Ended, Run, checked_document
 from tests.stores.fixed_env import FixedEnv
 
@@ -93,8 +93,7 @@ def test_every_configured_catalog_is_tried(doctor, tmp_path, monkeypatch):
 
 
 def test_locations_are_listed(doctor, tmp_path):
-    table = TableBuilder(tmp_path / "t")
-    table.append([1])
+    table = filled_table(tmp_path / "t", [1])
     ended = doctor(table.location, f"{table.location}/metadata", "--json")
     found = checks(ended)
     assert ended.code == 0

@@ -21,7 +21,7 @@ from icectl.cli.settings import resolve
 from icectl.commands.maintain.policy import read_policy
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.rows import current_metadata
-from tests.builders.table_builder import START_MS, TableBuilder
+from tests.builders.table_builder import START_MS, TableBuilder, filled_table
 from tests.catalogs.sql_servers import sqlite_server
 from tests.generate.docs import parameters_of
 from tests.stores.fixed_env import FixedEnv
@@ -155,10 +155,9 @@ class Place:
 
     def table(self, folder: Path) -> TableBuilder:
         """A table with a commit each hour, the last one half an hour ago."""
-        table = TableBuilder(folder, commit_interval_ms=HOUR_MS)
-        for number in range(COMMITS):
-            table.append([number])
-        return table
+        return filled_table(
+            folder, *([number] for number in range(COMMITS)), commit_interval_ms=HOUR_MS
+        )
 
     def catalog(self, names: Sequence[str], *, with_audit: bool) -> None:
         """The catalog `prod` in a database, with tables of these names."""

@@ -19,7 +19,7 @@ from tests.builders.broken import Broken
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.rows import current_metadata, live_entries, read_metadata, read_rows
-from tests.builders.table_builder import SCHEMA, START_MS, TableBuilder
+from tests.builders.table_builder import SCHEMA, START_MS, TableBuilder, filled_table
 from tests.builders.tree_table import upgrade
 from tests.cli.conftest import HOUR_MS, Run, result, result_of
 from tests.stores.fixed_env import FixedEnv
@@ -201,9 +201,7 @@ def test_rows_that_no_manifest_counts_as_deleted_do_not_count_as_live(
 
 
 def test_all_rows_may_go_where_deletes_of_unknown_rows_apply(expire_rows, tmp_path):
-    table = TableBuilder(tmp_path / "t", format_version=2)
-    table.append(range(10))
-    table.append(range(10, 20))
+    table = filled_table(tmp_path / "t", range(10), range(10, 20))
     table.delete_rows(range(15), kind="equality")
     words = (*before(20), "--max-fraction", "100%", "--json")
     found = result(expire_rows(tmp_path / "t", *words, "--dry-run"))
@@ -213,8 +211,7 @@ def test_all_rows_may_go_where_deletes_of_unknown_rows_apply(expire_rows, tmp_pa
 
 
 def test_rows_go_only_by_a_filter_about_the_past(expire_rows, tmp_path):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(10))
+    filled_table(tmp_path / "t", range(10))
     for text in ("id < 1", "at > '2020-01-01'", "at < '2999-01-01'", "at < 'now - 1d' or id = 1"):
         ended = expire_rows(tmp_path / "t", "--where", text, "--yes")
         assert (ended.code, "not in the past" in ended.err) == (5, True), text
@@ -246,8 +243,7 @@ def test_the_tables_own_rule_is_column_and_age(expire_rows, tmp_path):
 def test_properties_of_a_table_alone_have_maintain_delete_no_row(expire_rows, tmp_path):
     age_s = NOW_MS // 1000 - FIRST_US // 10**6 - 7200
     rule = {"icectl.ttl.column": "at", "icectl.ttl.age": f"{age_s}s"}
-    table = TableBuilder(tmp_path / "t", properties=rule)
-    table.append(range(20))
+    table = filled_table(tmp_path / "t", range(20), properties=rule)
 
     def maintain(*words: object) -> int:
         ended = expire_rows(table.directory, *words, "--yes", command="maintain")
@@ -270,8 +266,7 @@ def test_properties_of_a_table_alone_have_maintain_delete_no_row(expire_rows, tm
 
 def test_a_column_whose_name_has_a_backtick_is_no_rule(expire_rows, tmp_path):
     name = "at` < 'now' or `at"
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(3))
+    table = filled_table(tmp_path / "t", range(3))
     fields = table.metadata.current_schema.fields
     (at,) = [item for item in fields if item.name == "at"]
     odd = replace(at, id=100, name=name, required=False)  # no row has a value in it
@@ -342,8 +337,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
 
 
 def test_files_of_a_spec_that_came_meanwhile_are_rewritten_too(expire_rows, tmp_path, meanwhile):
-    table = TableBuilder(tmp_path / "t", format_version=3)
-    table.append([*range(6), 30])
+    table = filled_table(tmp_path / "t", [*range(6), 30], format_version=3)
 
     def other() -> None:
         table.respec("identity")
@@ -362,9 +356,7 @@ def test_files_of_a_spec_that_came_meanwhile_are_rewritten_too(expire_rows, tmp_
 def test_files_that_others_replaced_or_added_meanwhile_are_rewritten(
     expire_rows, tmp_path, meanwhile, version
 ):
-    table = TableBuilder(tmp_path / "t", format_version=version)
-    table.append(range(10))
-    table.append(range(10, 20))
+    table = filled_table(tmp_path / "t", range(10), range(10, 20), format_version=version)
 
     def other() -> None:
         table.append([-1, 40])
@@ -380,8 +372,7 @@ def test_files_that_others_replaced_or_added_meanwhile_are_rewritten(
 
 
 def test_a_schema_that_changed_meanwhile_is_a_conflict(expire_rows, tmp_path, meanwhile):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(10))
+    table = filled_table(tmp_path / "t", range(10))
     without_at = Schema(1, tuple(item for item in SCHEMA.fields if item.name != "at"))
     meanwhile.append(lambda: (table.reschema(without_at), table.append(range(5))))
     ended = expire_rows(tmp_path / "t", *before(2), "--method", "rewrite", "--yes")
@@ -404,8 +395,7 @@ def test_other_refs_keep_their_rows_and_are_named(expire_rows, tmp_path):
 
 
 def test_a_reviewed_plan_deletes_what_it_names(expire_rows, tmp_path):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(10))
+    table = filled_table(tmp_path / "t", range(10))
     plan = tmp_path / "plan.json"
     words = ("--where", "at < 'now - 30d'", "--max-fraction", "1")
     assert expire_rows(tmp_path / "t", *words, "--dry-run", "--save-plan", plan).code == 0
@@ -417,8 +407,7 @@ def test_a_reviewed_plan_deletes_what_it_names(expire_rows, tmp_path):
 
 def test_a_reviewed_plan_is_of_columns_whatever_they_are_called_later(expire_rows, tmp_path):
     """As many rows of the file match the same text, about another column: not those reviewed."""
-    table = TableBuilder(tmp_path / "t")
-    table.append([1, 2])
+    table = filled_table(tmp_path / "t", [1, 2])
     plan = tmp_path / "plan.json"
     words = ("--where", "category in ('c1', 'note 2')", "--yes-any-filter", "--max-fraction", "1")
     assert expire_rows(tmp_path / "t", *words, "--dry-run", "--save-plan", plan).code == 0
@@ -486,9 +475,7 @@ def test_maintain_deletes_the_rows_of_the_tables_own_rule(expire_rows, tmp_path,
 
 
 def test_a_policy_says_which_rows_go_and_from_which_part_on(expire_rows, tmp_path):
-    table = TableBuilder(tmp_path / "t")
-    for rows in (range(10), range(10, 100)):
-        table.append(rows)
+    table = filled_table(tmp_path / "t", *(rows for rows in (range(10), range(10, 100))))
     assert check_of(expire_rows, table.directory)["verdict"] == "ok"
     filter_ = before(10)[1]
     for threshold, statuses in (("11%", []), ("10%", ["done"])):
@@ -524,8 +511,7 @@ def test_what_is_too_much_or_not_clear_is_withheld(expire_rows, tmp_path, proper
 
 
 def test_no_policy_allows_any_filter(expire_rows, tmp_path):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(3))
+    table = filled_table(tmp_path / "t", range(3))
     policy = tmp_path / "maintain.toml"
     policy.write_text("expire-rows.yes-any-filter = true\n")
     policy.chmod(0o600)

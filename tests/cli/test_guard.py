@@ -27,7 +27,7 @@ from tests.builders.broken_tree import (
 from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.orphans import age
 from tests.builders.rows import current_metadata, ids_of, local, read_metadata
-from tests.builders.table_builder import TableBuilder, worn_table
+from tests.builders.table_builder import TableBuilder, filled_table, worn_table
 
 ORPHANS = ("remove-orphans", "--older-than", "2d", "--max-fraction", "1")
 QUARANTINE = (*ORPHANS, "--quarantine", "QUARANTINE")
@@ -551,8 +551,7 @@ def test_r063_deletes_that_name_a_file_without_rows_in_another_spelling_are_refu
     tmp_path, capsys, words, lie, spelled
 ):
     """Position deletes may have another size than entries say, so that only their names tell."""
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(9))
+    table = filled_table(tmp_path / "t", range(9))
     table.delete_rows([1, 2, 3])
     table.append([9])
     broken = Broken(table.directory)
@@ -707,8 +706,7 @@ def test_r063_no_deletes_expire_that_an_entry_with_another_name_means(
     tmp_path, capsys, lie, between
 ):
     """Tools that move tables rewrite deletes: another size alone is no sign of a wrong name."""
-    table = TableBuilder(tmp_path / "t", partitioning="none")
-    table.append(range(20))
+    table = filled_table(tmp_path / "t", range(20), partitioning="none")
     for ids in ([1, 2, 3, 4], [5]):
         table.delete_rows(ids)
     broken = Broken(table.directory)
@@ -738,8 +736,7 @@ def test_r063_no_deletes_expire_that_an_entry_with_another_name_means(
 @pytest.mark.parametrize("is_same", [False, True])
 def test_r063_deletes_by_the_name_of_an_orphan_make_no_orphan(tmp_path, capsys, is_same):
     """Tools that move tables rewrite deletes: those have other bytes, and as many rows."""
-    table = TableBuilder(tmp_path / "t", partitioning="none")
-    table.append(range(20))
+    table = filled_table(tmp_path / "t", range(20), partitioning="none")
     table.delete_rows([1, 2, 3, 4])
     broken = Broken(table.directory)
     true = local(broken.entries(1)[0]["data_file"]["file_path"])

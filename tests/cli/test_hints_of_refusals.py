@@ -20,7 +20,7 @@ from tests.builders.expiry import NOW_MS
 from tests.builders.first_writers import as_first_writers_did
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.rows import current_metadata, read_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.builders.warehouse import at_rest
 from tests.cli.conftest import Ended, Run
 from tests.stores.fixed_env import FixedEnv
@@ -187,8 +187,7 @@ def test_commands_in_hints_of_refused_upgrades_lead_to_them_one_after_the_other(
     tmp_path, run, name
 ):
     spoil, version, line = UPGRADES[name]
-    table = TableBuilder(tmp_path / "t", format_version=version, partitioning="none")
-    table.append(range(3))
+    table = filled_table(tmp_path / "t", range(3), format_version=version, partitioning="none")
     spoil(table)
     command, *words = (table.location if word == "T" else word for word in line.split())
     refused = run(*words, "--yes", command=command)

@@ -24,7 +24,7 @@ from icectl.format.transforms import parse_transform
 from tests.builders.broken import Broken
 from tests.builders.orphans import edit_metadata
 from tests.builders.rows import current_metadata, read_metadata
-from tests.builders.table_builder import START_MS, TableBuilder
+from tests.builders.table_builder import START_MS, TableBuilder, filled_table
 from tests.builders.tree_table import remove_data_files, upgrade
 from tests.cli.conftest import HOUR_MS, result, result_of
 from tests.stores.fixed_env import FixedEnv
@@ -446,9 +446,7 @@ def read_of(table: str, filter_: object, files: int) -> str:
 
 @pytest.mark.parametrize("layout", ["lists", "sfc-1"])
 def test_advice_says_what_reads_cost_and_how_they_would_cost_less(inspect, tmp_path, layout):
-    table = TableBuilder(tmp_path / "db" / "t")
-    for first in range(10):
-        table.append([*range(first, 1000, 10)])
+    table = filled_table(tmp_path / "db" / "t", *([*range(first, 1000, 10)] for first in range(10)))
     if layout == "sfc-1":
         upgrade(tmp_path / "db" / "t", FixedEnv(START_MS + HOUR_MS))
     by_id = {"type": "eq", "term": "ID", "value": "(1-digit-int)"}
@@ -483,8 +481,7 @@ def test_advice_says_what_reads_cost_and_how_they_would_cost_less(inspect, tmp_p
 
 @pytest.mark.parametrize("layout", ["lists", "sfc-1"])
 def test_matches_are_found_in_every_snapshot_deleted_ones_too(inspect, tmp_path, layout):
-    table = TableBuilder(tmp_path / "t", format_version=3, partitioning="identity")
-    table.append(range(12))
+    table = filled_table(tmp_path / "t", range(12), format_version=3, partitioning="identity")
     table.delete_rows([4], kind="equality")
     table.append([4, 15])
     table.delete_rows([7])
@@ -534,8 +531,7 @@ def test_files_that_several_manifests_list_hide_no_other(inspect, tmp_path):
     ],
 )
 def test_keys_of_equality_deletes_match_by_their_columns_alone(inspect, tmp_path, where, keys):
-    table = TableBuilder(tmp_path / "t", format_version=3)
-    table.append(range(12))
+    table = filled_table(tmp_path / "t", range(12), format_version=3)
     table.delete_rows([4], kind="equality")
     found = result(inspect(table.location, "matches", "--where", where, "--json"))["files"]
     assert [file["kind"] for file in found].count("equality-deletes") == keys
@@ -563,8 +559,7 @@ def test_matches_heed_vectors_over_manifests(inspect, tmp_path):
 
 
 def test_a_wrong_count_of_rows_is_no_match_and_no_traceback(inspect, tmp_path):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(4))
+    table = filled_table(tmp_path / "t", range(4))
     broken = Broken(table.directory)
     broken.edit_manifest(lambda entries: entries[0]["data_file"].update(record_count=2**50))
     ended = inspect(table.location, "matches", "--where", "id = 1", "--json")
@@ -572,9 +567,7 @@ def test_a_wrong_count_of_rows_is_no_match_and_no_traceback(inspect, tmp_path):
 
 
 def test_matches_are_not_ruled_out_while_a_file_cannot_be_read(inspect, tmp_path):
-    table = TableBuilder(tmp_path / "t")
-    table.append([1, 5])
-    table.append([2, 6])
+    table = filled_table(tmp_path / "t", [1, 5], [2, 6])
     first = next(row["location"] for row in table.live() if row["record_count"] == 2)
     Path(first).unlink()
     ended = inspect(table.location, "matches", "--where", "id = 3", "--check", "--json")
@@ -624,8 +617,7 @@ def test_clustering_of_partitions_shows_the_worst_first(inspect, tmp_path):
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_tree_tells_what_deletes_apply_to(inspect, tmp_path, version):
-    table = TableBuilder(tmp_path / "t", format_version=version, partitioning="identity")
-    table.append(range(6))
+    table = filled_table(tmp_path / "t", range(6), format_version=version, partitioning="identity")
     table.delete_rows([0])
     root = result(inspect(table.location, "tree", "--json"))["tree"]
     (snapshot,) = root["children"]
@@ -678,8 +670,7 @@ def test_health_names_the_command(inspect, tmp_path):
 
 
 def test_health_calls_no_sort_order_absent_that_it_cannot_use(inspect, tmp_path):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(3))
+    table = filled_table(tmp_path / "t", range(3))
     field = {"source-id": 1, "direction": "asc", "null-order": "nulls-first"}
     order = {"order-id": 1, "fields": [field | {"transform": "curve"}]}
     edit_metadata(table.directory, sort_orders=[order], default_sort_order_id=1)
@@ -728,9 +719,7 @@ def test_bills_of_a_sorted_table_show_what_a_look_up_saves(inspect, run, tmp_pat
 
 def test_health_says_why_a_command_would_be_refused(inspect, tmp_path):
     properties = {"history.expire.max-snapshot-age-ms": "1", "gc.enabled": "false"}
-    table = TableBuilder(tmp_path / "t", properties=properties)
-    for start in range(3):
-        table.append([start])
+    table = filled_table(tmp_path / "t", *([start] for start in range(3)), properties=properties)
     ended = inspect(table.location, "health", "--check", "--json")
     check = ended.document["result"]["snapshot_debt"]
     assert (check["verdict"], check["command"], check["expirable_snapshot_count"]) == (
@@ -804,8 +793,7 @@ def test_small_local_table_is_read_without_what_it_does_not_need(table):
 
 
 def test_documents_of_a_damaged_table_keep_to_the_schema(inspect, tmp_path):
-    table = TableBuilder(tmp_path)
-    table.append(range(3))
+    table = filled_table(tmp_path, range(3))
     file = tmp_path / "metadata/v2.metadata.json"
     members = json.loads(file.read_text())
     members["refs"]["odd"] = {"snapshot-id": members["current-snapshot-id"], "type": "twig"}

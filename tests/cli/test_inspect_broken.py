@@ -12,7 +12,7 @@ import pytest
 from icectl.files.avro.container import Block, read_blocks, read_header, write_file
 from icectl.storage.local.store import LocalStore
 from tests.builders.folders import contents_of
-from tests.builders.table_builder import START_MS, TableBuilder
+from tests.builders.table_builder import START_MS, TableBuilder, filled_table
 from tests.cli.conftest import Ended, Run, checked_document
 from tests.fault.changing import run as run_with
 from tests.stores.fixed_env import FixedEnv
@@ -260,8 +260,7 @@ class CommittingStore(WrappedStore):
 
 @pytest.mark.parametrize("command", ["inspect", "validate"])
 def test_r163_a_version_that_comes_meanwhile_is_not_missing(tmp_path, command):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(4))
+    table = filled_table(tmp_path / "t", range(4))
     code, document = run_with([command, table.location, "--json"], CommittingStore(table))
     assert (code, document["warnings"]) == (0, [])
     assert document["result"].get("findings", []) == []
@@ -283,8 +282,7 @@ DROPPED = object()
 @pytest.mark.parametrize("wrong", [DROPPED, None, [5]], ids=["dropped", "null", "list"])
 @pytest.mark.parametrize("command", ["inspect", "validate"])
 def test_no_member_of_the_metadata_can_end_it_with_a_bug(tmp_path, run, command, wrong):
-    table = TableBuilder(tmp_path / "t", format_version=3)
-    table.append(range(2))
+    table = filled_table(tmp_path / "t", range(2), format_version=3)
     file = metadata_file(tmp_path / "t")
     text = file.read_text()
     for place in places(json.loads(text)):

@@ -17,7 +17,7 @@ from tests.builders.rows import (
     read_metadata,
     rows_by_snapshot,
 )
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.builders.tree_table import data_files, remove_data_files, upgrade
 from tests.cli.conftest import Run
 from tests.cli.test_upgrade_to_v4 import build, head, icectl
@@ -172,8 +172,7 @@ def test_a_branch_that_has_no_root_yet_gets_leaves_with_its_next_commit(tmp_path
 
 def test_u15_position_delete_files_in_parquet_manifests_are_made_vectors_before(tmp_path, icectl):
     directory = tmp_path / "t"
-    table = TableBuilder(directory, format_version=2, location=f"file:{directory}")
-    table.append(range(10))
+    table = filled_table(directory, range(10), location=f"file:{directory}")
     table.delete_rows([3])
     words = ("upgrade-to-v4", str(directory), "--layout", "iceberg-1.12", "--eager", "--yes")
     assert icectl(*words).code == 0
@@ -207,8 +206,7 @@ def test_v4_004_position_deletes_that_only_a_branch_has_keep_a_table_in_its_layo
     tmp_path, icectl
 ):
     directory = tmp_path / "t"
-    table = TableBuilder(directory, format_version=2)
-    table.append(range(10))
+    table = filled_table(directory, range(10))
     table.ref("audit", "branch")
     table.delete_rows([3], branch="audit")
     assert (
@@ -224,8 +222,7 @@ def test_v4_004_position_deletes_spelled_in_another_way_keep_a_table_in_its_layo
 ):
     """The delete file says `file:/...`, entries `file:///...`: sfc-1 takes them for one."""
     directory = tmp_path / "t"
-    table = TableBuilder(directory, format_version=2, location=f"file:{directory}")
-    table.append(range(10))
+    table = filled_table(directory, range(10), location=f"file:{directory}")
     table.delete_rows([3])
     respell_data_files(table, table.location.replace("file:", "file://"))
     assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--lazy", "--yes").code == 0
@@ -246,8 +243,7 @@ def spelled_alike(icectl: Run, directory: Path) -> None:
 def test_vectors_stay_with_data_files_whose_manifest_is_rewritten_alone(tmp_path, icectl):
     """Of locations without a scheme: Spark found 14 rows of 12 where some had got one."""
     directory = tmp_path / "t"
-    table = TableBuilder(directory, format_version=3)
-    table.append(range(10))
+    table = filled_table(directory, range(10), format_version=3)
     table.delete_rows([3])
     table.append(range(10, 14))
     assert icectl("upgrade-to-v4", str(directory), *LEAVE).code == 0
@@ -260,9 +256,7 @@ def test_vectors_stay_with_data_files_whose_manifest_is_rewritten_alone(tmp_path
 def test_vectors_stay_with_data_files_that_a_leaf_had(tmp_path, icectl):
     """Leaves spell locations with a scheme, old manifests beside them without one."""
     directory = tmp_path / "t"
-    table = TableBuilder(directory, format_version=3)
-    table.append(range(10))
-    table.append(range(10, 14))
+    table = filled_table(directory, range(10), range(10, 14), format_version=3)
     table.delete_rows([3])
     assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--yes").code == 0
     only_data = ("--content", "data", "--min-manifests", "1", "--yes")
@@ -340,9 +334,7 @@ def test_a_table_whose_expressions_iceberg_has_dropped_is_one_of_iceberg_and_is_
 ):
     """`--lazy` made no guard before November 2026, and Iceberg 1.12 appended to such tables."""
     directory = tmp_path / "t"
-    table = TableBuilder(directory, format_version=3)
-    table.append(range(4))
-    table.append(range(4, 8))
+    filled_table(directory, range(4), range(4, 8), format_version=3)
     assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--lazy", "--yes").code == 0
     path = current_metadata(directory)
     members = read_metadata(path)

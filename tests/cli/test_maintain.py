@@ -17,7 +17,7 @@ from icectl.commands.maintain.step import Done, StepContext, StepRequest
 from icectl.commands.steps import STEPS
 from icectl.env import Env
 from tests.builders.rows import current_metadata, local
-from tests.builders.table_builder import START_MS, TableBuilder, make_rows
+from tests.builders.table_builder import START_MS, TableBuilder, filled_table, make_rows
 from tests.builders.warehouse import ORPHAN, at_rest, broken, ids_of, register, rotten
 from tests.catalogs.sql_servers import SqlServer
 from tests.cli.conftest import Ended, Run, checked_document
@@ -120,9 +120,7 @@ def compacted_with(maintain: Run, *words: object) -> dict[str, str | None]:
 
 def test_a_budget_of_a_run_is_for_all_tables_together(tmp_path, maintain, monkeypatch):
     for name, files in (("a", 12), ("b", 30)):
-        table = TableBuilder(tmp_path / name)
-        for start in range(files):
-            table.append([start])
+        filled_table(tmp_path / name, *([start] for start in range(files)))
     policy = tmp_path / "maintain.toml"
     policy.write_text("steps = ['compact']")
     largest = sum(path.stat().st_size for path in tmp_path.glob("b/data/**/*.parquet"))
@@ -144,8 +142,7 @@ def test_a_budget_of_a_run_is_for_all_tables_together(tmp_path, maintain, monkey
 
 
 def test_conversions_of_equality_deletes_count_in_bill_and_budget(tmp_path, maintain, inspect):
-    table = TableBuilder(tmp_path / "a", format_version=2)
-    table.append(range(20_000))
+    table = filled_table(tmp_path / "a", range(20_000))
     for key in range(6):
         table.delete_rows([key * 100], kind="equality")
     debt = inspect(tmp_path / "a", "health", "--json").document["result"]["delete_debt"]

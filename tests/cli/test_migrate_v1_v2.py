@@ -16,7 +16,7 @@ from tests.builders.expiry import NOW_MS
 from tests.builders.first_writers import as_first_writers_did
 from tests.builders.orphans import edit_metadata
 from tests.builders.rows import current_metadata, read_avro, read_metadata, rows_by_snapshot
-from tests.builders.table_builder import PARTITIONINGS, TableBuilder
+from tests.builders.table_builder import PARTITIONINGS, TableBuilder, filled_table
 from tests.cli.conftest import Run, result
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import ReadOnlyStore, WrappedStore
@@ -185,8 +185,7 @@ def test_check_ends_with_4_and_a_second_run_with_0(tmp_path, migrate):
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_table_of_a_higher_version_has_nothing_to_do(tmp_path, migrate, version):
-    table = TableBuilder(tmp_path / "t", format_version=version)
-    table.append(range(3))
+    table = filled_table(tmp_path / "t", range(3), format_version=version)
     ended = migrate(table.location, "--json")
     assert (ended.code, result(ended)["steps"]) == (0, [])
 
@@ -223,8 +222,7 @@ def test_r061_a_manifest_of_other_partition_fields_is_refused_and_named_once(tmp
 
 
 def test_r066_a_file_that_is_live_twice_is_refused(tmp_path, migrate):
-    table = TableBuilder(tmp_path / "t", format_version=1)
-    table.append(range(4))
+    table = filled_table(tmp_path / "t", range(4), format_version=1)
     path = current_metadata(tmp_path / "t")
     members = read_metadata(path)
     (snapshot,) = members["snapshots"]

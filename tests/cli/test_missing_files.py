@@ -6,7 +6,7 @@ import pytest
 
 from tests.builders.broken import Broken
 from tests.builders.folders import contents_of
-from tests.builders.table_builder import START_MS, TableBuilder
+from tests.builders.table_builder import START_MS, filled_table
 from tests.cli.conftest import Run
 from tests.stores.fixed_env import FixedEnv
 
@@ -28,9 +28,7 @@ def run(prepared) -> Run:
 def test_r034_every_command_that_changes_a_table_ends_with_15_and_changes_nothing(
     tmp_path, run, command, lost
 ):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(4))
-    table.append(range(4, 8))
+    table = filled_table(tmp_path / "t", range(4), range(4, 8))
     gone = table.metadata.snapshots[-1].manifest_list
     assert gone is not None
     if lost == "manifest":
@@ -48,9 +46,7 @@ def test_r034_every_command_that_changes_a_table_ends_with_15_and_changes_nothin
 @pytest.mark.parametrize("version", [2, 4])
 def test_r034_the_last_copies_of_rows_do_not_expire(tmp_path, run, operation, version):
     """What a lost file replaced is all that is left of its rows."""
-    table = TableBuilder(tmp_path / "t", partitioning="none")
-    table.append(range(10))
-    table.append(range(10, 20))
+    table = filled_table(tmp_path / "t", range(10), range(10, 20), partitioning="none")
     replaced = set(table.directory.rglob("*.parquet"))
     table.replace_data_files(2)
     (lost,) = set(table.directory.rglob("*.parquet")) - replaced

@@ -30,7 +30,7 @@ from tests.builders.foreign_table import facts_of
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.lives import Life, Step, evolving_twins, upgraded
 from tests.builders.relocate import relocate
-from tests.builders.table_builder import START_MS, TableBuilder
+from tests.builders.table_builder import START_MS, TableBuilder, filled_table
 from tests.cli.conftest import Ended
 from tests.interop.test_open_fixtures import TABLES
 from tests.property.test_v4_lives import BEGINNING, CHANGE, MODE
@@ -319,9 +319,7 @@ def without_times(table: TableBuilder) -> None:
 def long_log(tmp_path: Path) -> TableBuilder:
     """A table of a few rows whose log has forgotten most of its metadata files."""
     properties = {"write.metadata.previous-versions-max": "3"}
-    table = TableBuilder(tmp_path / "t", properties=properties)
-    for id_ in range(25):
-        table.append([id_])
+    table = filled_table(tmp_path / "t", *([id_] for id_ in range(25)), properties=properties)
     for path in table.directory.rglob("*"):
         os.utime(path, (START_MS / 1000, START_MS / 1000))
     return table

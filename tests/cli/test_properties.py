@@ -10,7 +10,7 @@ from icectl.catalog.files import FileSystemCatalog
 from icectl.env import Env
 from tests.builders.expiry import NOW_MS
 from tests.builders.rows import current_metadata, read_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.cli.conftest import Run, result
 from tests.stores.fixed_env import FixedEnv
 
@@ -23,8 +23,7 @@ def properties(prepared: Callable[[str, Env], Run]) -> Run:
 
 @pytest.fixture
 def table(tmp_path: Path) -> TableBuilder:
-    built = TableBuilder(tmp_path / "t", format_version=2)
-    built.append([1, 2])
+    built = filled_table(tmp_path / "t", [1, 2])
     built.set_properties({"owner": "ada", "gc.enabled": "true"})
     return built
 

@@ -18,7 +18,7 @@ from tests.builders.broken import Broken
 from tests.builders.expiry import NOW_MS, Clock, context_of
 from tests.builders.orphans import DAY_SECONDS, age, stray
 from tests.builders.rows import current_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.cli.conftest import Ended, Run, checked_document, result
 
 LATER = Clock(NOW_MS + 40 * DAY_SECONDS * 1000)
@@ -33,8 +33,7 @@ def icectl(prepared: Callable[[str, Env], Run]) -> Run:
 
 @pytest.fixture
 def table(tmp_path: Path) -> TableBuilder:
-    built = TableBuilder(tmp_path / "wh" / "t")
-    built.append(range(4))
+    built = filled_table(tmp_path / "wh" / "t", range(4))
     age(built.directory, 7)
     return built
 
@@ -273,8 +272,7 @@ def uuid_of(table: TableBuilder) -> str:
 
 def test_of_a_table_without_a_uuid_nothing_goes(icectl, tmp_path):
     """Lists cannot prove whose copies theirs are then."""
-    old = TableBuilder(tmp_path / "wh" / "t", format_version=1)
-    old.append([1])
+    old = filled_table(tmp_path / "wh" / "t", [1], format_version=1)
     metadata = current_metadata(old.directory)
     read = json.loads(metadata.read_text())
     del read["table-uuid"]
@@ -288,8 +286,7 @@ def test_of_a_table_without_a_uuid_nothing_goes(icectl, tmp_path):
 
 
 def test_tables_share_a_quarantine_and_purge_their_own(icectl, table, away, tmp_path):
-    twin = TableBuilder(tmp_path / "wh2" / "t")
-    twin.append([1])
+    twin = filled_table(tmp_path / "wh2" / "t", [1])
     metadata = current_metadata(twin.directory)
     metadata.write_text(metadata.read_text().replace(uuid_of(twin), OTHER_UUID))
     age(twin.directory, 7)

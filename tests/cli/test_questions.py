@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.rows import current_metadata, read_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 
 WHO_READS = (
     "  1  iceberg-1.12  engines with Iceberg 1.12 read and write it; it is experimental there\r\n"
@@ -21,8 +21,7 @@ WHO_READS = (
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    made = TableBuilder(tmp_path / "t")
-    made.append(range(4))
+    made = filled_table(tmp_path / "t", range(4))
     return made.directory
 
 

@@ -13,7 +13,7 @@ import pytest
 from icectl.cli import session
 from icectl.storage.local.store import LocalStore
 from icectl.table import recovery
-from tests.builders.table_builder import START_MS, TableBuilder
+from tests.builders.table_builder import START_MS, TableBuilder, filled_table
 from tests.cli.conftest import Run, checked_document
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import WrappedStore
@@ -28,10 +28,7 @@ def run(prepared: Callable[..., Run]) -> Run:
 
 @pytest.fixture
 def table(tmp_path: Path) -> TableBuilder:
-    made = TableBuilder(tmp_path / "t")
-    for start in range(0, 12, 4):
-        made.append(range(start, start + 4))
-    return made
+    return filled_table(tmp_path / "t", *(range(start, start + 4) for start in range(0, 12, 4)))
 
 
 def newest_manifest(table: TableBuilder) -> Path:
@@ -296,8 +293,7 @@ MALFORMED = {
 
 
 def test_malformed_properties_are_found_and_their_hints_end_them(run, tmp_path):
-    table = TableBuilder(tmp_path / "t", properties=MALFORMED)
-    table.append([1])
+    table = filled_table(tmp_path / "t", [1], properties=MALFORMED)
     ended = run(table.location, command="validate")
     assert (ended.code, "no errors, 8 warnings" in ended.out) == (0, True)
     health = "".join(run(table.location, "health", command="inspect").out.split())  # it wraps

@@ -13,7 +13,7 @@ from icectl.catalog.files import FileSystemCatalog
 from icectl.env import Env
 from tests.builders.expiry import NOW_MS
 from tests.builders.rows import current_metadata, read_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.cli.conftest import Run, result
 from tests.stores.fixed_env import FixedEnv
 
@@ -245,8 +245,7 @@ def test_what_takes_snapshots_from_a_branch_asks(table, refs, monkeypatch):
     ],
 )  # fmt: skip
 def test_wrong_words_change_nothing(tmp_path, refs, words):
-    table = TableBuilder(tmp_path / "t", format_version=2)
-    table.append([1])
+    table = filled_table(tmp_path / "t", [1])
     before = current_metadata(tmp_path / "t")
     ended = refs(table.location, *words)
     assert ended.code == (5 if words == ("tag", "main") else 2), ended.err

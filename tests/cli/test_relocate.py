@@ -26,7 +26,7 @@ from tests.builders.rows import (
     read_rows,
     rows_by_snapshot,
 )
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.cli.conftest import Run, result
 from tests.fault.changing import CHANGING
 from tests.stores.fixed_env import FixedEnv
@@ -190,9 +190,7 @@ def test_pyiceberg_reads_what_was_relocated(tmp_path, relocate):
 def moved_table(tmp_path: Path) -> tuple[Path, Path]:
     """A table of two rows in two files that was moved: where from, where to."""
     built, moved = tmp_path / "built", tmp_path / "moved"
-    table = TableBuilder(built)
-    table.append([1])
-    table.append([2])
+    filled_table(built, [1], [2])
     built.rename(moved)
     return built, moved
 

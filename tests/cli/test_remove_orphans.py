@@ -20,7 +20,7 @@ from tests.builders.expiry import NOW_MS, Aged, Clock, aged_table, reachable
 from tests.builders.folders import files_of
 from tests.builders.orphans import OTHER_UUID, age, edit_metadata, stray
 from tests.builders.rows import current_metadata, read_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 from tests.cli.conftest import Ended, checked_document
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import CountingStore, ReadOnlyStore
@@ -195,8 +195,7 @@ def test_what_log_and_statistics_name_stays(icectl, littered):
 
 def test_files_of_deleted_entries_and_of_snapshots_that_no_ref_names_stay(icectl, tmp_path):
     """The newest snapshot's manifests name files that went; a snapshot is in no branch."""
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(3))
+    table = filled_table(tmp_path / "t", range(3))
     table.append(range(3, 6), branch="staged")
     table.remove_data_files(1)
     metadata = read_metadata(current_metadata(table.directory))
@@ -360,8 +359,7 @@ def test_a_quarantine_lies_outside_the_table(icectl, littered, tmp_path, place):
 
 
 def test_a_quarantine_lies_outside_every_other_table(icectl, littered, tmp_path):
-    other = TableBuilder(tmp_path / "other")
-    other.append(range(3))
+    other = filled_table(tmp_path / "other", range(3))
     before = littered.content()
     for where in (other.directory, other.directory / "data"):
         ended = icectl(littered.directory, "--quarantine", where, "--yes", "--json")
@@ -410,8 +408,7 @@ def test_an_inventory_of_other_sizes_is_refused_where_looking_up_is_listing(
 
 
 def test_an_inventory_of_elsewhere_is_wrong_usage(icectl, littered, tmp_path):
-    other = TableBuilder(tmp_path / "t2")
-    other.append(range(3))
+    other = filled_table(tmp_path / "t2", range(3))
     inventory = write_inventory(tmp_path / "files.csv", other.directory)
     ended = icectl(littered.directory, "--inventory", inventory, "--yes", "--json")
     assert error(ended) == (2, "usage")

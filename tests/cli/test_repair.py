@@ -30,7 +30,7 @@ from tests.builders.folders import contents_of
 from tests.builders.lost_manifests import date_files
 from tests.builders.orphans import edit_metadata
 from tests.builders.rows import current_metadata, ids_of, read_metadata, read_rows
-from tests.builders.table_builder import START_MS, TableBuilder, worn_table
+from tests.builders.table_builder import START_MS, TableBuilder, filled_table, worn_table
 from tests.cli.conftest import checked_document, result_of
 
 DAY_MS = 86_400_000
@@ -39,9 +39,7 @@ DAY_MS = 86_400_000
 @pytest.fixture
 def table(tmp_path: Path) -> TableBuilder:
     """Three data files and a position delete file, each of a snapshot of its own."""
-    built = TableBuilder(tmp_path / "t")
-    for start in (0, 4, 8):
-        built.append(range(start, start + 4))
+    built = filled_table(tmp_path / "t", *(range(start, start + 4) for start in (0, 4, 8)))
     built.delete_rows([1, 5])
     return built
 
@@ -485,9 +483,7 @@ def test_deleted_rows_come_back_only_where_that_is_accepted(repair, table):
 
 
 def test_r116_vectors_of_a_removed_data_file_are_listed_no_more(repair, tmp_path):
-    table = TableBuilder(tmp_path / "t", format_version=3)
-    table.append(range(4))
-    table.append(range(4, 8))
+    table = filled_table(tmp_path / "t", range(4), range(4, 8), format_version=3)
     table.delete_rows([1, 5])
     broken = Broken(table.directory)
     gone = broken.entries(1)[0]["data_file"]["referenced_data_file"]
@@ -513,9 +509,7 @@ def test_r031_totals_are_not_counted_again_where_a_list_has_lost_a_manifest(
     repair, tmp_path, parent, damage
 ):
     """They show that rows are missing: nothing would, once they were those of the rest."""
-    table = TableBuilder(tmp_path / "t", format_version=2)
-    table.append(range(4))
-    table.append(range(4, 8))
+    table = filled_table(tmp_path / "t", range(4), range(4, 8))
     broken = Broken(table.directory)
 
     def lose(rows: list[dict[str, Any]]) -> None:
@@ -536,9 +530,7 @@ def test_r031_totals_are_not_counted_again_where_a_list_has_lost_a_manifest(
 
 def test_a_lost_file_is_dropped_on_demand_though_totals_are_too_high(repair, tmp_path):
     """As some writers have them: then nothing proves that the list is whole."""
-    table = TableBuilder(tmp_path / "t", format_version=2)
-    table.append(range(4))
-    table.append(range(4, 8))
+    table = filled_table(tmp_path / "t", range(4), range(4, 8))
     broken = Broken(table.directory)
     broken.edit(lambda m: m["snapshots"].pop(0))
     broken.edit(lambda m: m["snapshots"][-1]["summary"].update({"total-data-files": "3"}))
@@ -549,9 +541,7 @@ def test_a_lost_file_is_dropped_on_demand_though_totals_are_too_high(repair, tmp
 
 
 def test_the_vectors_of_a_lost_data_file_go_with_it(repair, tmp_path):
-    table = TableBuilder(tmp_path / "t", format_version=3)
-    table.append(range(4))
-    table.append(range(4, 8))
+    table = filled_table(tmp_path / "t", range(4), range(4, 8), format_version=3)
     table.delete_rows([1, 5])
     (lost,) = [
         row["location"] for row in table.live() if row["location"].endswith("/00001.parquet")
@@ -731,9 +721,7 @@ def test_what_makes_rows_unsure_is_not_built_upon(repair, table):
 def test_r031_an_old_snapshot_whose_list_has_lost_a_manifest_leaves_by_the_hint(
     repair, tmp_path, capsys
 ):
-    table = TableBuilder(tmp_path / "t", format_version=2)
-    table.append(range(4))
-    table.append(range(4, 8))
+    table = filled_table(tmp_path / "t", range(4), range(4, 8))
     lost = table.metadata.current_snapshot_id
     Broken(table.directory).edit_head_list(lambda rows: rows[:1])
     assert repair(table.directory, "--to-snapshot", "latest-complete", "--yes").code == 0
@@ -749,8 +737,7 @@ def test_r031_an_old_snapshot_whose_list_has_lost_a_manifest_leaves_by_the_hint(
 def test_r031_a_named_snapshot_whose_list_has_lost_a_manifest_leaves_by_the_hint(
     tmp_path, capsys, kind
 ):
-    table = TableBuilder(tmp_path / "t", format_version=2)
-    table.append(range(4))
+    table = filled_table(tmp_path / "t", range(4))
     if kind == "branch":
         table.ref("of q4", kind)
     lost = table.append(range(4, 8), branch="of q4" if kind == "branch" else "main")

@@ -20,7 +20,7 @@ from tests.builders.lost_lists import (
     tell,
 )
 from tests.builders.rows import current_metadata, head, read_metadata, read_rows
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.cli.conftest import result_of
 
 DAY_MS = 86_400_000
@@ -123,9 +123,7 @@ def test_a_list_of_which_something_is_missing_is_not_made_anew(
 
 def test_a_snapshot_that_tells_of_nothing_is_not_taken_for_one_that_did_nothing(repair, tmp_path):
     """Its manifest is lost too, and the totals are those before: the rows may be others."""
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(4))
-    table.append(range(4, 8))
+    table = filled_table(tmp_path / "t", range(4), range(4, 8))
     tell(table.directory)
     lose_own(table.directory)
     before = read_metadata(current_metadata(table.directory))["snapshots"][0]["summary"]

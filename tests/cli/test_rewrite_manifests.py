@@ -17,7 +17,7 @@ from tests.builders.broken import Broken, in_first_file
 from tests.builders.expiry import NOW_MS
 from tests.builders.first_writers import as_first_writers_did
 from tests.builders.rows import current_metadata, head, read_avro, read_metadata, rows_by_snapshot
-from tests.builders.table_builder import PARTITIONINGS, TableBuilder
+from tests.builders.table_builder import PARTITIONINGS, TableBuilder, filled_table
 from tests.cli.conftest import Run, result
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import ReadOnlyStore
@@ -454,9 +454,7 @@ def test_r053_partitions_end_up_together_and_are_summarised(tmp_path, rewrite):
 
 
 def test_r056_manifests_without_live_entries_are_dropped(tmp_path, rewrite):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(4))
-    table.append(range(4, 8))
+    table = filled_table(tmp_path / "t", range(4), range(4, 8))
     table.remove_data_files(1)
     before = rows_by_snapshot(tmp_path / "t")[head(tmp_path / "t")["snapshot-id"]]
     found = result(rewrite(table.location, "--json"))

@@ -13,7 +13,7 @@ from icectl.cli import document, engines
 from icectl.cli.other_tools import FOREIGN_COMMANDS
 from icectl.cli.registry import COMMANDS, load_command
 from tests.builders.inline_engine import InlineEngine
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 from tests.cli.conftest import result
 from tests.generate.docs import parameters_of
 
@@ -22,9 +22,7 @@ MANY = ("--target-file-size", "1MiB", "--min-input-files", "2")
 
 @pytest.fixture
 def table(tmp_path: Path) -> str:
-    built = TableBuilder(tmp_path / "t")
-    for number in range(6):
-        built.append([number])
+    built = filled_table(tmp_path / "t", *([number] for number in range(6)))
     return built.metadata.location
 
 

@@ -16,7 +16,7 @@ from tests.builders.broken import Broken, read_records
 from tests.builders.folders import contents_of
 from tests.builders.lost_lists import grown, tell
 from tests.builders.rows import current_metadata, head, read_metadata, read_rows
-from tests.builders.table_builder import START_MS, TableBuilder
+from tests.builders.table_builder import START_MS, TableBuilder, filled_table
 from tests.cli.conftest import Run, checked_document
 from tests.stores.fixed_env import FixedEnv
 
@@ -71,9 +71,7 @@ def check_hints(found: list[dict[str, str]]) -> None:
 
 @pytest.mark.parametrize("level", ["files", "footers"])
 def test_r063_a_file_that_was_replaced_in_place_costs_no_row_by_the_hint(run, tmp_path, level):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(4))
-    table.append(range(4, 8))
+    table = filled_table(tmp_path / "t", range(4), range(4, 8))
     place = str(table.live()[0]["location"])
     table.remove_data_files(1)
     Path(place).unlink()
@@ -166,9 +164,7 @@ def swapped_manifest(broken: Broken) -> None:
     [(miscounted, "R-051"), (swapped_list, "R-054"), (swapped_manifest, "R-064")],
 )
 def test_inspect_shows_what_engines_read_with_the_finding(run, tmp_path, damage, rule):
-    table = TableBuilder(tmp_path / "t")
-    for start in (0, 15, 30):
-        table.append(range(start, start + 15))
+    table = filled_table(tmp_path / "t", *(range(start, start + 15) for start in (0, 15, 30)))
     damage(Broken(table.directory))
     read = StaticTable.from_metadata(str(current_metadata(table.directory)))
     files = [task.file for task in read.scan().plan_files()]

@@ -15,7 +15,7 @@ from tests.builders.commits import set_properties
 from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.first_writers import as_first_writers_did
 from tests.builders.rows import current_metadata, read_avro, read_metadata, rows_by_snapshot
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.cli.conftest import Run, result
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import ReadOnlyStore
@@ -134,9 +134,7 @@ def test_r115_position_deletes_of_all_branches_become_vectors(tmp_path, upgrade)
 
 def test_r102_lists_without_counts_are_written_again_first(tmp_path, upgrade):
     """Row ids go by the counts."""
-    table = TableBuilder(tmp_path / "t", format_version=1)
-    table.append(range(12))
-    table.append(range(12, 24))
+    table = filled_table(tmp_path / "t", range(12), range(12, 24), format_version=1)
     before = rows_by_snapshot(tmp_path / "t")
     lacking = {"added_rows_count": None, "existing_rows_count": None}
     Broken(tmp_path / "t").edit_lists(lambda row: row.update(lacking))
@@ -177,8 +175,7 @@ REFUSED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_version_3_would_take_otherwise_is_refused(tmp_path, upgrade, name):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(4))
+    table = filled_table(tmp_path / "t", range(4))
     change, rule = REFUSED[name]
     Broken(tmp_path / "t").edit(change)
     before = current_metadata(tmp_path / "t").read_bytes()
@@ -192,8 +189,7 @@ def test_what_version_3_would_take_otherwise_is_refused(tmp_path, upgrade, name)
 
 def test_r051_a_list_that_counts_too_few_rows_is_refused(tmp_path, upgrade):
     """The next manifest would get row ids that rows of this one have."""
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(4))
+    table = filled_table(tmp_path / "t", range(4))
     Broken(tmp_path / "t").edit_lists(lambda row: row.update({"added_rows_count": 3}))
     refused = upgrade(table.location, "--yes")
     assert refused.code == 5
@@ -201,8 +197,7 @@ def test_r051_a_list_that_counts_too_few_rows_is_refused(tmp_path, upgrade):
 
 
 def test_r177_a_vector_in_version_2_is_refused(tmp_path, upgrade):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(4))
+    table = filled_table(tmp_path / "t", range(4))
     table.delete_rows([1])
     puffin = {"file_format": "PUFFIN"}
     Broken(tmp_path / "t").edit_manifest(
@@ -245,9 +240,7 @@ WRITERS: dict[str, tuple[list[dict[str, str]], list[str]]] = {
 @pytest.mark.parametrize("name", WRITERS)
 def test_r176_engines_that_are_too_old_are_named(tmp_path, upgrade, name):
     summaries, expected = WRITERS[name]
-    table = TableBuilder(tmp_path / "t")
-    for start, _ in enumerate(summaries):
-        table.append([start])
+    table = filled_table(tmp_path / "t", *([start] for start, _ in enumerate(summaries)))
 
     def change(found: dict[str, Any]) -> None:
         for snapshot, summary in zip(found["snapshots"], summaries, strict=True):
@@ -265,8 +258,7 @@ def test_what_others_commit_after_the_plan_is_judged_too(tmp_path, upgrade, monk
     """A column of a reserved name comes between plan and commit."""
     from icectl.commands.migrate_v1_v2 import run as migrating
 
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(4))
+    table = filled_table(tmp_path / "t", range(4))
     prepare = migrating.prepare
 
     def and_change(*arguments: Any) -> Any:
@@ -284,8 +276,7 @@ def test_what_others_commit_after_the_plan_is_judged_too(tmp_path, upgrade, monk
 
 @pytest.mark.parametrize("version", [3, 4])
 def test_a_table_of_version_3_or_later_has_nothing_to_do(tmp_path, upgrade, version):
-    table = TableBuilder(tmp_path / "t", format_version=3)
-    table.append(range(3))
+    table = filled_table(tmp_path / "t", range(3), format_version=3)
     table.delete_rows([1])
     if version == 4:
         words = ("--layout", "iceberg-1.12", "--yes")

@@ -16,7 +16,7 @@ from icectl.env import Env, SystemEnv
 from icectl.files.puffin import NewBlob, write_puffin
 from tests.builders.broken import Broken, in_first_file
 from tests.builders.respell import respell_data_files
-from tests.builders.table_builder import START_MS, TableBuilder
+from tests.builders.table_builder import START_MS, TableBuilder, filled_table
 from tests.cli.conftest import Ended, Run
 from tests.cli.conftest import result as result_of_run
 from tests.stores.fixed_env import FixedEnv
@@ -43,9 +43,7 @@ def result(ended: Ended) -> dict[str, Any]:
 @pytest.fixture
 def table(tmp_path: Path) -> TableBuilder:
     """Three snapshots, partitions, position deletes, a branch."""
-    built = TableBuilder(tmp_path / "t", partitioning="identity")
-    built.append(range(6))
-    built.append(range(6, 9))
+    built = filled_table(tmp_path / "t", range(6), range(6, 9), partitioning="identity")
     built.ref("audit", "branch")
     built.delete_rows([0, 3])
     return built
@@ -362,8 +360,7 @@ def test_r121_deletes_that_name_their_data_file_in_another_spelling_are_told(
     validate, tmp_path, version, level
 ):
     """Spark compares the two to the letter, and reads the deleted rows again."""
-    table = TableBuilder(tmp_path / "t", format_version=version)
-    table.append(range(10))
+    table = filled_table(tmp_path / "t", range(10), format_version=version)
     table.delete_rows([3])
     words = (table.location, "--level", level, "--json")
     assert validate(*words).code == 0

@@ -11,7 +11,7 @@ from icectl.storage.open import StorageOptions, open_store
 from tests.builders.commits import check_one_commits_each_version
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 from tests.clouds.conftest import CloudBucket
 from tests.s3.test_commits import COMMITTING, Run, build
 from tests.stores.fixed_env import FixedEnv
@@ -106,8 +106,7 @@ def test_a_lost_file_is_repaired_away(bucket, run):
 
 
 def test_of_eight_committers_one_wins_each_version(bucket):
-    table = TableBuilder(bucket.directory / "t", location=bucket.location("t"))
-    table.append(range(3))
+    filled_table(bucket.directory / "t", range(3), location=bucket.location("t"))
     bucket.upload("t")
     options = StorageOptions(dict(bucket.options), concurrency=2)
     check_one_commits_each_version(bucket.location("t"), lambda env: open_store(options, env), 10)

@@ -26,7 +26,7 @@ from tests.builders.expiry import NOW_MS, Clock, aged_table, reachable
 from tests.builders.first_writers import as_first_writers_did
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.rows import Row, current_metadata, read_metadata, read_rows, rows_by_snapshot
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.builders.tree_table import data_files, remove_data_files, upgrade
 
 
@@ -161,8 +161,7 @@ STRAYS = (
 
 def _littered(directory: Path) -> None:
     """Files of crashed writers and of expired snapshots beside those of the table, all old."""
-    table = TableBuilder(directory, partitioning="identity")
-    table.append(range(3))
+    table = filled_table(directory, range(3), partitioning="identity")
     table.delete_rows([1])
     for name in STRAYS:
         path = directory / name

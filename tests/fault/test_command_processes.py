@@ -15,7 +15,7 @@ from icectl.storage.local.store import LocalStore
 from tests.builders.commits import check_one_commits_each_version
 from tests.builders.expiry import NOW_MS
 from tests.builders.rows import current_metadata, read_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 from tests.cli.test_migrate_v1_v2 import manifest_versions
 from tests.fault.changing import NAMES, STRAYS, Subject, lasting, subject_of, unneeded
 from tests.fault.steps import Processes
@@ -136,8 +136,7 @@ def test_of_two_runs_at_once_one_wins(subject, processes, left, rounds):
 
 @pytest.mark.parametrize("rounds", [20, pytest.param(100, marks=FULL)])
 def test_of_eight_committers_on_a_local_disk_one_wins_each_version(tmp_path, rounds):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(3))
+    table = filled_table(tmp_path / "t", range(3))
     check_one_commits_each_version(table.location, lambda _: LocalStore(), rounds)
     assert [path for path in (tmp_path / "t").rglob("*") if ".icectl" in path.name] == []
 

@@ -15,7 +15,7 @@ from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FailedRemoval
 from tests.builders.expiry import aged_table, context_of, expire, has_work, options_of, reachable
 from tests.builders.rows import Row, current_metadata, read_metadata, read_rows
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.fault.changing import Subject, run, subject_of, unneeded
 from tests.stores.wrapped import WrappedStore
 
@@ -47,8 +47,7 @@ def expired(table: TableBuilder, *options: str) -> dict[int, list[Row]]:
 @VERSIONS
 def test_incident_3_refs_that_go_with_the_expiry_take_no_live_file_along(tmp_path, version):
     """Several refs before, one after: a tool then trusted history, and deleted live files."""
-    table = TableBuilder(tmp_path / "t", format_version=version)
-    table.append(range(5))
+    table = filled_table(tmp_path / "t", range(5), format_version=version)
     table.ref("old", "branch", max_ref_age_ms=1)
     table.ref("older", "tag", max_ref_age_ms=1)
     side = table.append(range(100, 105), branch="old")
@@ -73,8 +72,7 @@ def test_incident_4_an_older_snapshot_stays_whole_when_a_middle_one_goes(tmp_pat
 @VERSIONS
 def test_incident_5_a_file_that_was_removed_and_added_again_stays(tmp_path, version):
     """The snapshot that goes holds a DELETED entry of a file that is live again."""
-    table = TableBuilder(tmp_path / "t", format_version=version)
-    table.append(range(4))
+    table = filled_table(tmp_path / "t", range(4), format_version=version)
     (entry,) = table.live()
     table.append(range(4, 8))
     gone = {(entry["location"], entry["content_offset"])}

@@ -18,7 +18,7 @@ from tests.builders.expiry import NOW_MS, Clock, aged_table, expire, reachable
 from tests.builders.folders import files_of
 from tests.builders.orphans import OTHER_UUID, age, edit_metadata, name_statistics, stray
 from tests.builders.rows import current_metadata, read_metadata, read_rows
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.fault.changing import run
 from tests.stores.wrapped import WrappedStore
 
@@ -28,8 +28,7 @@ ALL_AT_ONCE = ("--max-fraction", "1", "--yes")
 @pytest.fixture
 def table(tmp_path: Path) -> TableBuilder:
     """Two snapshots, all files a week old."""
-    built = TableBuilder(tmp_path / "wh" / "t", partitioning="identity")
-    built.append(range(6))
+    built = filled_table(tmp_path / "wh" / "t", range(6), partitioning="identity")
     built.delete_rows([1])
     age(built.directory, 7)
     return built
@@ -286,8 +285,7 @@ def test_incident_7_what_a_link_leads_to_stays_where_the_table_is_behind_a_link(
     """`/wh` is a link, and a data file of `/wh/t` one to another name beside it."""
     (tmp_path / "disk").mkdir()
     (tmp_path / "wh").symlink_to(tmp_path / "disk", target_is_directory=True)
-    table = TableBuilder(tmp_path / "wh" / "t", partitioning="identity")
-    table.append(range(6))
+    table = filled_table(tmp_path / "wh" / "t", range(6), partitioning="identity")
     path = min((table.directory / "data").rglob("*.parquet"))
     named = path.rename(path.with_name("named.parquet"))
     path.symlink_to(named)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.builders.orphans import age, edit_metadata, name_statistics, stray
 from tests.builders.rows import current_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.fault.changing import run
 
 ALL_AT_ONCE = ("--max-fraction", "1", "--yes", "--json")
@@ -20,8 +20,7 @@ UNSHARE = ("unshare", "--user", "--map-root-user", "--mount")
 
 def table_named(named: Path, real: Path) -> TableBuilder:
     """A table that lies in one place and names its files in another that leads there."""
-    table = TableBuilder(real, partitioning="identity", location=str(named))
-    table.append(range(6))
+    table = filled_table(real, range(6), partitioning="identity", location=str(named))
     edit_metadata(real, location=str(real))
     age(real, 7)
     return table

@@ -9,7 +9,7 @@ import pytest
 from icectl.storage.local.store import LocalStore
 from tests.builders.expiry import NOW_MS
 from tests.builders.rows import current_metadata, read_metadata, read_rows
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 from tests.fault.changing import run
 from tests.stores.wrapped import CountingStore, FaultyStore
 
@@ -17,9 +17,7 @@ from tests.stores.wrapped import CountingStore, FaultyStore
 @pytest.fixture
 def broken(tmp_path: Path) -> Path:
     """A table whose newest metadata file is cut off, as it was an hour ago."""
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(4))
-    table.append(range(4, 8))
+    table = filled_table(tmp_path / "t", range(4), range(4, 8))
     newest = current_metadata(table.directory)
     newest.write_bytes(newest.read_bytes()[:-200])
     hour_ago = NOW_MS / 1000 - 3600

@@ -13,7 +13,7 @@ from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
 from tests.builders.orphans import age
 from tests.builders.rows import current_metadata, read_metadata, read_rows
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.fault.changing import COMPACT, EXPIRE, NAMES, STRAYS, Subject, run, subject_of
 from tests.stores.wrapped import WRITES, WrappedStore
 
@@ -224,9 +224,7 @@ def test_snapshots_that_are_not_in_the_plan_stay(tmp_path):
 
 
 def test_files_that_are_not_in_the_plan_are_not_rewritten(tmp_path):
-    table = TableBuilder(tmp_path / "t")
-    for number in range(3):
-        table.append([number])
+    table = filled_table(tmp_path / "t", *([number] for number in range(3)))
     place = planned(table, *COMPACT)
     named = {file["path"] for group in read(place)["result"]["groups"] for file in group["files"]}
     assert len(named) == 3
@@ -243,9 +241,7 @@ def test_files_that_are_not_in_the_plan_are_not_rewritten(tmp_path):
 
 
 def test_manifests_that_are_not_in_the_plan_stay(tmp_path):
-    table = TableBuilder(tmp_path / "t")
-    for number in range(3):
-        table.append([number])
+    table = filled_table(tmp_path / "t", *([number] for number in range(3)))
     place = planned(table, "rewrite-manifests")
     named = read(place)["result"]["manifests_rewritten"]
     assert len(named) == 3
@@ -276,8 +272,7 @@ def test_orphans_that_are_not_in_the_plan_stay(tmp_path):
 
 
 def test_a_plan_is_made_for_review_only(tmp_path):
-    table = TableBuilder(tmp_path / "t")
-    table.append([1])
+    table = filled_table(tmp_path / "t", [1])
     where = str(tmp_path / "plan.json")
     line = ["expire-snapshots", str(table.directory), "--json"]
     code, document = run([*line, "--yes", "--save-plan", where])
@@ -297,9 +292,7 @@ def test_a_plan_is_made_for_review_only(tmp_path):
 
 
 def test_the_settings_of_a_plan_go_with_it(tmp_path, monkeypatch):
-    table = TableBuilder(tmp_path / "t")
-    for number in range(4):
-        table.append([number])
+    table = filled_table(tmp_path / "t", *([number] for number in range(4)))
     monkeypatch.setenv("ICECTL_EXPIRE_SNAPSHOTS_OLDER_THAN", "0s")
     monkeypatch.setenv("ICECTL_EXPIRE_SNAPSHOTS_RETAIN_LAST", "2")
     place = planned(table, "expire-snapshots")

@@ -15,7 +15,7 @@ from icectl.storage.s3fs import S3Writer
 from tests.builders.commits import check_one_commits_each_version
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.s3.conftest import Bucket
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.s3_servers import BY_S3FS
@@ -114,8 +114,7 @@ def test_other_commands_commit_to_s3_and_validate_finds_nothing(bucket, run, mon
 
 @pytest.mark.parametrize("rounds", [10, pytest.param(100, marks=pytest.mark.full)])
 def test_of_eight_committers_one_wins_each_version(bucket, rounds):
-    table = TableBuilder(bucket.directory / "t", location=bucket.location("t"))
-    table.append(range(3))
+    filled_table(bucket.directory / "t", range(3), location=bucket.location("t"))
     bucket.upload("t")
     options = StorageOptions(bucket.server.options, concurrency=2)
     check_one_commits_each_version(

@@ -25,7 +25,7 @@ from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.orphans import OTHER_UUID, age
 from tests.builders.rows import current_metadata, read_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.cli.conftest import Ended
 from tests.security.test_bombs import avro_bomb
 
@@ -142,9 +142,7 @@ def scene(folder: Path) -> Iterator[Scene]:
     for name in (f"00000-0-{RUN}-00001.parquet", f"{RUN}-m0.avro", "letter.txt", "x.parquet"):
         (home / name).write_bytes(b"of others")
         (home / "data" / name).write_bytes(b"of others")
-    neighbour = TableBuilder(folder / "wh2" / "n")
-    neighbour.append(range(5))
-    neighbour.append(range(5, 9))
+    neighbour = filled_table(folder / "wh2" / "n", range(5), range(5, 9))
     for path in (neighbour.directory / "metadata").glob("*.metadata.json"):
         path.write_text(json.dumps(read_metadata(path) | {"table-uuid": OTHER_UUID}))
     age(folder, 900)

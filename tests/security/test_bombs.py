@@ -39,7 +39,7 @@ from icectl.table import manifests
 from icectl.table.manifests import _Decoder
 from icectl.table.reading import FileRead
 from tests.builders.rows import current_metadata, read_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 from tests.fault.changing import run
 
 MIB = 2**20
@@ -92,9 +92,7 @@ def test_files_that_are_read_side_by_side_inflate_to_what_is_usual_together():
 
 
 def test_manifests_that_are_unusually_large_are_read_one_by_one(tmp_path, monkeypatch):
-    table = TableBuilder(tmp_path / "t")
-    for start in range(6):
-        table.append([start])
+    filled_table(tmp_path / "t", *([start] for start in range(6)))
     words = ["inspect", str(tmp_path / "t"), "files", "--json"]
     _, usual = run(words)
     alone: list[int] = []
@@ -274,8 +272,7 @@ _LIMITED = (
 
 def test_manifests_that_inflate_to_too_much_end_a_command_with_15(tmp_path):
     """In a process of limited memory."""
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(4))
+    table = filled_table(tmp_path / "t", range(4))
     bomb = avro_bomb("deflate", 256 * MIB)
     for manifest in (tmp_path / "t" / "metadata").glob("*-m0.avro"):
         manifest.write_bytes(bomb)

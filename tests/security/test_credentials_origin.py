@@ -21,7 +21,7 @@ from icectl.storage.credentials import is_clouds_own, joined
 from icectl.storage.failures import remote_failure
 from icectl.storage.open import StorageOptions, open_store
 from tests.builders.rows import current_metadata, read_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 from tests.catalogs.rest_fake import Fake, Quick
 from tests.catalogs.rest_servers import PythonServer, Reply, python_server
 from tests.fault.changing import run
@@ -317,8 +317,7 @@ def test_an_account_that_metadata_names_is_foreign(tmp_path, scheme, host, optio
         raise AssertionError("something was asked")
 
     monkeypatch.setattr(socket.socket, "connect", no_network)
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(3))
+    table = filled_table(tmp_path / "t", range(3))
     move_manifest_list(current_metadata(table.directory), f"{scheme}://c@{host}/x")
     words = [word for pair in options.items() for word in ("--storage-option", "=".join(pair))]
     code, document = run(["inspect", str(table.directory), "files", *words, "--json"])

@@ -13,7 +13,7 @@ from icectl.storage.identity import is_kept_from_owner
 from icectl.table.own_places import check_foreign_files
 from icectl.table.rewrite_tasks import InputFile, RewriteTask
 from tests.builders.rows import current_metadata, read_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.fault.changing import run
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -30,9 +30,7 @@ def lake(tmp_path: Path) -> Path:
 
 def with_a_link(lake: Path, *, folder_mode: int, file_mode: int, owner: int) -> TableBuilder:
     """A table one data file of which is a link to a file of another team."""
-    table = TableBuilder(lake / "t")
-    table.append(range(6))
-    table.append(range(6, 12))
+    table = filled_table(lake / "t", range(6), range(6, 12))
     path = min((table.directory / "data").rglob("*.parquet"))
     others = lake / "team-b"
     others.mkdir()

@@ -12,7 +12,7 @@ from icectl.storage.local.store import LocalStore
 from icectl.storage.open import StorageOptions, home_of, open_store, set_home, store_of_table
 from tests.builders.orphans import edit_metadata
 from tests.builders.rows import current_metadata, read_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 from tests.fault.changing import run
 from tests.security.deadline import at_most
 
@@ -65,9 +65,7 @@ COMMANDS = (
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda words: words[0])
 @pytest.mark.parametrize("kind", ["pipe", "device"])
 def test_a_manifest_list_that_never_ends(tmp_path, kind, command):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(6))
-    table.append(range(6, 12))
+    table = filled_table(tmp_path / "t", range(6), range(6, 12))
     path = irregular(kind, tmp_path)
     snapshots = read_metadata(current_metadata(table.directory))["snapshots"]
     snapshots[-1]["manifest-list"] = path
@@ -81,8 +79,7 @@ def test_a_manifest_list_that_never_ends(tmp_path, kind, command):
 
 @pytest.mark.parametrize("command", ["expire-snapshots", "compact", "repair"])
 def test_a_pipe_among_the_metadata_is_refused(tmp_path, command):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(6))
+    table = filled_table(tmp_path / "t", range(6))
     os.mkfifo(table.directory / "metadata/v99.metadata.json")
     with at_most(60):
         code, document = run([command, str(table.directory), "--yes", "--json"])

@@ -11,7 +11,7 @@ from tests.builders.expiry import NOW_MS, aged_table
 from tests.builders.folders import files_of
 from tests.builders.orphans import OTHER_UUID, age, stray
 from tests.builders.rows import current_metadata, read_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.fault.changing import run
 
 RUN = "11111111-2222-4333-8444-555555555555"
@@ -26,10 +26,7 @@ COMMANDS = {
 
 @pytest.fixture
 def table(tmp_path: Path) -> TableBuilder:
-    built = TableBuilder(tmp_path / "wh" / "a")
-    for start in (0, 4):
-        built.append(range(start, start + 4))
-    return built
+    return filled_table(tmp_path / "wh" / "a", *(range(start, start + 4) for start in (0, 4)))
 
 
 def journal(table: TableBuilder, command: str, **members: Any) -> Path:
@@ -189,8 +186,7 @@ def test_a_journal_that_cannot_be_read_blocks_no_command(tmp_path, command, odd)
 
 def test_an_old_journal_of_another_table_is_no_word_on_this_one(table, tmp_path):
     """Two tables with one folder of metadata: the first does not finish what the other began."""
-    other = TableBuilder(tmp_path / "wh" / "b")
-    other.append(range(4))
+    other = filled_table(tmp_path / "wh" / "b", range(4))
     for path in (other.directory / "metadata").glob("*.metadata.json"):
         path.write_text(json.dumps(read_metadata(path) | {"table-uuid": OTHER_UUID}))
     left = stray(other.directory / "metadata", f"{RUN}-m0.avro")

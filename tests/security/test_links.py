@@ -18,7 +18,7 @@ from tests.builders.expiry import execute as execute_expiry
 from tests.builders.expiry import prepare as prepare_expiry
 from tests.builders.orphans import age, stray
 from tests.builders.rows import current_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.fault.changing import run
 
 EXPIRE = ("--older-than", "0s", "--yes", "--json")
@@ -90,8 +90,7 @@ def test_expiry_after_the_question(aged, others):
 
 
 def test_orphans_whose_folder_becomes_a_link_before_they_go(tmp_path, others):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(6))
+    table = filled_table(tmp_path / "t", range(6))
     age(table.directory, 7)
     stray(table.directory, "data/x/lost.parquet")
     action = once(lambda: swap(table.directory / "data/x", others))
@@ -103,8 +102,7 @@ def test_orphans_whose_folder_becomes_a_link_before_they_go(tmp_path, others):
 
 @pytest.mark.parametrize("becomes", ["before", "meanwhile"])
 def test_orphans_that_an_inventory_names_behind_a_link(tmp_path, others, becomes):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(6))
+    table = filled_table(tmp_path / "t", range(6))
     stray(table.directory, "data/x/lost.parquet")
     age(table.directory, 7)
     inventory = tmp_path / "files.csv"
@@ -123,8 +121,7 @@ def test_orphans_that_an_inventory_names_behind_a_link(tmp_path, others, becomes
 
 
 def test_orphans_that_are_moved_to_a_quarantine(tmp_path, others):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(6))
+    table = filled_table(tmp_path / "t", range(6))
     age(table.directory, 7)
     stray(table.directory, "data/x/lost.parquet")
 
@@ -257,9 +254,7 @@ def test_new_files_of_a_table_that_names_no_root_go_through_links(tmp_path):
 
 
 def test_compact_writes_nothing_into_a_linked_partition(tmp_path, others):
-    table = TableBuilder(tmp_path / "t", partitioning="identity")
-    table.append(range(6))
-    table.append(range(6))
+    table = filled_table(tmp_path / "t", range(6), range(6), partitioning="identity")
     folders = [path for path in (table.directory / "data").iterdir() if path.is_dir()]
     before = swap(folders[0], others)
     words = ["compact", str(table.directory), "--rewrite-all", "--engine", "local", "--yes"]
@@ -296,8 +291,7 @@ CHANGING = (
 @pytest.mark.parametrize("command", CHANGING, ids=lambda words: words[0])
 @pytest.mark.parametrize("name", ["next", "version-hint.text", "folder"])
 def test_metadata_that_are_links_are_refused(tmp_path, command, name, capsys):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(6))
+    table = filled_table(tmp_path / "t", range(6))
     folder = table.directory / "metadata"
     (tmp_path / "key").write_text(SECRET)
     (tmp_path / "key").chmod(0o600)
@@ -319,9 +313,7 @@ def test_metadata_that_are_links_are_refused(tmp_path, command, name, capsys):
 
 
 def test_repair_gives_a_broken_metadata_file_another_name(tmp_path):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(6))
-    table.append(range(6, 12))
+    table = filled_table(tmp_path / "t", range(6), range(6, 12))
     newest = current_metadata(table.directory)
     newest.write_bytes(newest.read_bytes()[:-40])
     newest.chmod(0o600)

@@ -24,7 +24,7 @@ from icectl.env import SystemEnv
 from icectl.errors import UsageError
 from icectl.units import as_html
 from tests.builders.rows import current_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 from tests.builders.terminal import Terminal
 
 BIDI = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
@@ -171,8 +171,7 @@ def test_cells_of_csv_are_no_formulas_and_keep_their_line():
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 def test_views_of_a_table_with_such_names(inspect, tmp_path, name):
-    table = TableBuilder(tmp_path / "t")
-    table.append([1])
+    table = filled_table(tmp_path / "t", [1])
     table.ref(name, snapshot_id=table.append([2]))
     place = current_metadata(table.directory)
     metadata = json.loads(place.read_text())
@@ -200,9 +199,7 @@ def test_views_of_a_table_with_such_names(inspect, tmp_path, name):
 
 def test_hints_quote_what_they_name(inspect, tmp_path):
     place = tmp_path / "a b; $(id)"
-    table = TableBuilder(place / "t")
-    table.append([1])
-    table.append([2])
+    table = filled_table(place / "t", [1], [2])
     plan = place / "plan.json"
     expired = ("--older-than", "0s", "--retain-last", "1")
     words = (str(table.directory), *expired, "-n", "--save-plan", str(plan))

@@ -15,7 +15,7 @@ from icectl.storage.local.store import LocalStore
 from tests.builders.folders import files_of
 from tests.builders.orphans import OTHER_UUID, age, edit_metadata, stray
 from tests.builders.rows import current_metadata, local, read_metadata, read_rows
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.builders.warehouse import NAMESPACE, register, rotten, warehouse
 from tests.catalogs.sql_servers import SqlServer
 from tests.fault.changing import run
@@ -39,10 +39,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqlServe
 
 
 def two_appends(directory: Path) -> TableBuilder:
-    table = TableBuilder(directory)
-    table.append(range(5))
-    table.append(range(5, 10))
-    return table
+    return filled_table(directory, range(5), range(5, 10))
 
 
 def swap(
@@ -162,9 +159,7 @@ def test_no_commit_makes_a_folder_the_tables_that_its_writer_names(tmp_path, mon
     home = tmp_path / "home" / "alice"
     documents = [stray(home, f"{at}.txt", days=900) for at in range(3)]
     with warehouse(tmp_path, monkeypatch) as server:
-        table = TableBuilder(server.warehouse / "a", format_version=1)
-        table.append(range(5))
-        table.append(range(5, 10))
+        filled_table(server.warehouse / "a", range(5), range(5, 10), format_version=1)
         register(server, "a")
         place = server.warehouse / "own/meta"
 
@@ -255,8 +250,7 @@ def test_a_log_cannot_vouch_for_metadata_of_another_table(server):
 
 
 def test_tables_side_by_side_expire(server):
-    table = TableBuilder(server.warehouse / "c")
-    table.append(range(5))
+    table = filled_table(server.warehouse / "c", range(5))
     table.replace_data_files(1)
     register(server, "c")
     before = len(list((server.warehouse / "c" / "data").iterdir()))

@@ -12,7 +12,7 @@ from icectl.cli.options import SPARK_OPTIONS, Change, Common
 from icectl.cli.registry import load_command
 from icectl.env import Env
 from icectl.table.reviewed import PLANNED
-from tests.builders.table_builder import START_MS, TableBuilder
+from tests.builders.table_builder import START_MS, TableBuilder, filled_table
 from tests.builders.warehouse import rotten
 from tests.catalogs.sql_servers import SqlServer
 from tests.cli.conftest import Ended, Run
@@ -28,9 +28,7 @@ Forge = Callable[[dict[str, Any]], None]
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A plan that expires snapshots of a table."""
-    table = TableBuilder(tmp_path / "t")
-    for number in range(3):
-        table.append([number])
+    table = filled_table(tmp_path / "t", *([number] for number in range(3)))
     found = tmp_path / "plan.json"
     words = [EXPIRE[0], str(table.directory), *EXPIRE[1:], "-n", "--save-plan", str(found)]
     assert run_line(words)[0] == 0
@@ -74,9 +72,7 @@ def test_options_of_the_run_are_refused(place, name):
 
 
 def test_a_plan_of_a_compaction_starts_no_program(tmp_path):
-    table = TableBuilder(tmp_path / "t")
-    for number in range(3):
-        table.append([number])
+    table = filled_table(tmp_path / "t", *([number] for number in range(3)))
     place = tmp_path / "plan.json"
     words = ["compact", str(table.directory), "--rewrite-all", "-n", "--save-plan", str(place)]
     assert run_line([*words, "--engine", "local"])[0] == 0
@@ -110,8 +106,7 @@ def test_every_planned_option_is_one_of_the_command_itself():
 
 
 def test_a_plan_keeps_nothing_of_how_it_was_run(tmp_path, monkeypatch):
-    table = TableBuilder(tmp_path / "t")
-    table.append([1])
+    table = filled_table(tmp_path / "t", [1])
     place = tmp_path / "plan.json"
     monkeypatch.setenv("ICECTL_COMPACT_MASTER", "spark://own:7077")
     monkeypatch.setenv("STORE_SECRET", "hidden-in-the-environment")
@@ -308,8 +303,7 @@ def test_apply_is_given_the_options_of_spark(place):
 
 
 def test_no_plan_lets_files_outside_the_table_go(tmp_path):
-    table = TableBuilder(tmp_path / "t")
-    table.append([1])
+    table = filled_table(tmp_path / "t", [1])
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "left.parquet").write_bytes(b"somebody's")

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.builders.rows import current_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 from tests.catalogs.rest_fake import Fake, Quick, fake
 from tests.catalogs.rest_servers import PythonServer, Reply, Seen, python_server, refusal
 from tests.fault.changing import run
@@ -24,9 +24,7 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "OPERATORKEY")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "operators-secret")
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(3))
-    table.append(range(3))
+    table = filled_table(tmp_path / "t", range(3), range(3))
     with fake(current_metadata(table.directory)) as served:
         yield served
 

@@ -11,7 +11,7 @@ from icectl.storage.buckets import store as bucket
 from icectl.storage.open import StorageOptions, home_of, open_store, set_home
 from tests.builders.orphans import edit_metadata
 from tests.builders.rows import current_metadata, read_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 from tests.fault.changing import run
 
 WRAPPING = (
@@ -59,9 +59,7 @@ def test_a_table_may_name_files_of_its_own_scheme(fixed_env):
     ids=lambda words: words[0],
 )
 def test_nothing_is_asked_of_a_server_that_metadata_name(tmp_path, command):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(6))
-    table.append(range(6, 12))
+    table = filled_table(tmp_path / "t", range(6), range(6, 12))
     before = sorted((table.directory / "data").iterdir())
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0.2)
@@ -81,8 +79,7 @@ def test_nothing_is_asked_of_a_server_that_metadata_name(tmp_path, command):
 )
 def test_a_table_in_a_store_reads_no_files_of_this_machine(tmp_path, words):
     """Its metadata names manifests that lie here, and could be read."""
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(3))
+    filled_table(tmp_path / "t", range(3))
     files = fsspec.filesystem("memory")
     metadata = current_metadata(tmp_path / "t")
     moved = json.dumps(read_metadata(metadata) | {"location": "memory://elsewhere"})

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.rows import current_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.fault.changing import run
 
 REWRITE, MERGE = ("--rewrite-all",), ("--deletes-only", "--rewrite-all")
@@ -14,10 +14,7 @@ REWRITE, MERGE = ("--rewrite-all",), ("--deletes-only", "--rewrite-all")
 
 def table_of(directory: Path, version: int) -> TableBuilder:
     """Two data files of one partition, of other values and as many rows."""
-    table = TableBuilder(directory, format_version=version)
-    table.append(range(10, 25))
-    table.append(range(30, 45))
-    return table
+    return filled_table(directory, range(10, 25), range(30, 45), format_version=version)
 
 
 def swapped_data(directory: Path) -> TableBuilder:

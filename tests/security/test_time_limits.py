@@ -21,7 +21,7 @@ from icectl.storage.buckets.client import BucketAccess, BucketClient, ClientSour
 from icectl.storage.buckets.requests import InFlight
 from icectl.storage.open import StorageOptions
 from tests.builders.rows import current_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 from tests.catalogs.rest_fake import Quick, fake
 from tests.catalogs.rest_servers import PythonServer, Reply, Seen, python_server
 from tests.fault.changing import run
@@ -123,9 +123,7 @@ def test_a_metastore_that_drips_is_given_up(monkeypatch, framed):
 def test_a_commit_whose_answer_drips_is_unknown(tmp_path, monkeypatch):
     """Whatever the time limit says, it was sent: nothing is removed."""
     monkeypatch.setattr(rest_client, "_COMMIT_SECONDS", 1.0)
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(3))
-    table.append(range(3))
+    table = filled_table(tmp_path / "t", range(3), range(3))
     with fake(current_metadata(table.directory)) as catalog:
 
         def slow(seen: Seen) -> Reply | None:

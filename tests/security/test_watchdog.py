@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 
 _RUN = """
 import sys, threading, time
@@ -33,17 +33,14 @@ def ended(limit: str, hang: str, *words: str) -> tuple[int, str]:
 
 
 def test_a_read_that_never_ends(tmp_path):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(3))
+    filled_table(tmp_path / "t", range(3))
     hang = "LocalStore.read = lambda *_: threading.Event().wait(600)"
     code, out = ended("1s", hang, "inspect", str(tmp_path / "t"), "files")
     assert (code, json.loads(out)["error"]["id"]) == (3, "time-limit")
 
 
 def test_a_commit_that_never_ends_is_unknown_and_keeps_its_journal(tmp_path):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(3))
-    table.append(range(3))
+    table = filled_table(tmp_path / "t", range(3), range(3))
     before = set(table.directory.rglob("*"))
     code, out = ended("12s", _IN_A_COMMIT, "rewrite-manifests", str(tmp_path / "t"), "--yes")
     assert (code, json.loads(out)["error"]["id"]) == (12, "commit-unknown"), out
@@ -53,7 +50,6 @@ def test_a_commit_that_never_ends_is_unknown_and_keeps_its_journal(tmp_path):
 
 
 def test_a_run_in_time_is_left_alone(tmp_path):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(3))
+    filled_table(tmp_path / "t", range(3))
     code, out = ended("60s", "", "inspect", str(tmp_path / "t"), "files")
     assert (code, json.loads(out)["error"]) == (0, None)

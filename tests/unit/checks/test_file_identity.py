@@ -29,7 +29,7 @@ from icectl.format.types import (
     PrimitiveType,
     StructType,
 )
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 
 LONG, TEXT = PrimitiveType("long"), PrimitiveType("string")
 ID, NAME = NestedField(1, "id", LONG, required=True), NestedField(2, "name", TEXT, required=False)
@@ -220,8 +220,7 @@ def test_bounds_that_cannot_be_read_exclude_nothing():
 
 
 def test_entries_state_the_first_plain_columns(tmp_path):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(1, 9))
+    table = filled_table(tmp_path / "t", range(1, 9))
     (row,) = table.live()
     nested = NestedField(90, "l", ListType(91, LONG, element_required=True), required=False)
     many = [nested, *(NestedField(id_, f"c{id_}", LONG, required=False) for id_ in range(1, 40))]
@@ -242,8 +241,7 @@ def test_entries_state_the_first_plain_columns(tmp_path):
 @pytest.mark.parametrize("kind", [PrimitiveType("variant"), GeometryType(), GeographyType()])
 def test_entries_state_bounds_of_all_variants_and_shapes_too(kind, tmp_path):
     """Those of new files are joined of these, however many columns come before."""
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(1, 9))
+    table = filled_table(tmp_path / "t", range(1, 9))
     (row,) = table.live()
     many = [NestedField(id_, f"c{id_}", LONG, required=False) for id_ in range(1, 40)]
     alone = NestedField(50, "v", kind, required=False)

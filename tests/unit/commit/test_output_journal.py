@@ -22,7 +22,7 @@ from tests.builders.commits import set_properties
 from tests.builders.expiry import NOW_MS, Clock, context_of
 from tests.builders.orphans import edit_metadata
 from tests.builders.rows import current_metadata, read_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.fault.changing import run
 from tests.stores.wrapped import CountingStore, FaultyStore
 from tests.unit.commit.test_deletion_journal import Warnings
@@ -41,10 +41,7 @@ class Elsewhere(Clock):
 
 @pytest.fixture
 def table(tmp_path: Path) -> TableBuilder:
-    built = TableBuilder(tmp_path / "t")
-    for start in (0, 4):
-        built.append(range(start, start + 4))
-    return built
+    return filled_table(tmp_path / "t", *(range(start, start + 4) for start in (0, 4)))
 
 
 def loaded_by(table: TableBuilder, store: Store | None = None) -> LoadedTable:

@@ -17,7 +17,7 @@ from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FailedRemoval, Store
 from tests.builders.expiry import NOW_MS, Clock, context_of
 from tests.builders.folders import files_of
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import CountingStore, WrappedStore
 from tests.unit.commit.test_output_journal import loaded_by
@@ -26,9 +26,7 @@ from tests.unit.commit.test_rewritten_groups import FILE, rewrite
 
 @pytest.fixture
 def table(tmp_path: Path) -> TableBuilder:
-    built = TableBuilder(tmp_path / "t")
-    built.append(range(4))
-    return built
+    return filled_table(tmp_path / "t", range(4))
 
 
 def begun(table: TableBuilder, store: Store | None = None, data: Any = None) -> Outputs:

@@ -14,7 +14,7 @@ from icectl.format.updates import Requirement, SetProperties, Update
 from icectl.table.context import TableContext
 from tests.builders.expiry import context_of
 from tests.builders.orphans import OTHER_UUID, edit_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 
 COMMAND = "rewrite-manifests"
 OWNED = [SetProperties({"owner": "ops"})]
@@ -22,9 +22,7 @@ OWNED = [SetProperties({"owner": "ops"})]
 
 @pytest.fixture
 def table(tmp_path: Path) -> TableBuilder:
-    built = TableBuilder(tmp_path / "t")
-    built.append(range(4))
-    return built
+    return filled_table(tmp_path / "t", range(4))
 
 
 class Answering:
@@ -261,8 +259,7 @@ def test_a_run_whose_record_alone_is_gone_was_taken_for_dead(table):
 
 
 def test_nothing_is_written_into_the_folder_of_another_table(table, tmp_path):
-    other = TableBuilder(tmp_path / "u")
-    other.append(range(2))
+    other = filled_table(tmp_path / "u", range(2))
     edit_metadata(other.directory, table_uuid=OTHER_UUID)
     context = context_of(table.location)
     base = replace(context.catalog.load(), metadata_folder=f"{other.location}/metadata")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 
 STAND_IN = """
 import sys
@@ -94,8 +94,7 @@ def imported_by(line: list[str], tmp_path: Path) -> set[str]:
 
 
 def test_a_small_inspect_imports_no_driver_nor_what_only_changes_need(tmp_path):
-    table = TableBuilder(tmp_path / "table")
-    table.append(range(3))
+    table = filled_table(tmp_path / "table", range(3))
     table.delete_rows([1])
     imported = imported_by(["inspect", table.location], tmp_path)
     drivers = {"aiohttp", "asyncio", "boto3", "botocore", "fsspec", "obstore", "s3fs", "urllib3"}

@@ -8,7 +8,7 @@ import pytest
 
 from icectl.cli.app import main
 from icectl.files import build_loops, compiled
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 
 needs_compiler = pytest.mark.skipif(
     not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="the machine has no C compiler"
@@ -84,9 +84,7 @@ def test_arrays_of_another_kind_or_order_reach_no_loop(array):
 
 
 def test_commands_do_without_the_loops(monkeypatch, tmp_path, capsys):
-    table = TableBuilder(tmp_path)
-    for first in range(4):
-        table.append(range(10 * first, 10 * first + 10))
+    table = filled_table(tmp_path, *(range(10 * first, 10 * first + 10) for first in range(4)))
     told = []
     for loops in (compiled.loops(), None):
         monkeypatch.setattr(compiled, "loops", lambda loops=loops: loops)

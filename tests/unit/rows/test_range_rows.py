@@ -23,7 +23,7 @@ from icectl.table.rewrite_tasks import RewriteTask
 from tests.builders.compactions import planned
 from tests.builders.data_files import schema
 from tests.builders.file_groups import whole_table
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 
 COLUMNS = schema((1, "id", "long"), (2, "category", "string"))
 ARROW = arrow_schema(COLUMNS)
@@ -131,8 +131,7 @@ def test_a_sample_has_the_key_of_every_so_many_rows_whatever_file_they_are_in(
 
 
 def test_the_key_of_rows_of_several_partitions_has_their_partition(tmp_path):
-    table = TableBuilder(tmp_path, partitioning="identity")
-    table.append(range(6))
+    table = filled_table(tmp_path, range(6), partitioning="identity")
     store = LocalStore()
     group = replace(whole_table(store, table.metadata), sorting=Sorting(BY_ID, 1 << 20))
     outputs = FileOutputs.without_places(store)
@@ -142,8 +141,7 @@ def test_the_key_of_rows_of_several_partitions_has_their_partition(tmp_path):
 
 
 def test_a_sampled_key_is_no_longer_than_a_bound_has_to_be(tmp_path):
-    table = TableBuilder(tmp_path)
-    table.append(range(6))
+    table = filled_table(tmp_path, range(6))
     store = LocalStore()
     group = replace(whole_table(store, table.metadata), sorting=Sorting(BY_ID, 1 << 20))
     outputs = FileOutputs.without_places(store)
@@ -159,8 +157,7 @@ DELETED = [0, 39, 40, 500, 999]
 @pytest.fixture
 def table(tmp_path: Path) -> TableBuilder:
     """A file of 25 row groups, with a deletion vector, and two small files."""
-    made = TableBuilder(tmp_path, format_version=3, row_group_rows=40)
-    made.append(range(ROWS))
+    made = filled_table(tmp_path, range(ROWS), format_version=3, row_group_rows=40)
     made.delete_rows(DELETED)
     for start in (ROWS, ROWS + 10):
         made.append(range(start, start + 10))

@@ -35,7 +35,7 @@ from tests.builders.broken import Broken, in_first
 from tests.builders.expiry import context_of
 from tests.builders.inline_rows import InlineFinder, InlineFrame, rows_of, tree, way_to
 from tests.builders.rows import current_metadata
-from tests.builders.table_builder import SCHEMA, TableBuilder
+from tests.builders.table_builder import SCHEMA, TableBuilder, filled_table
 from tests.builders.tree_table import upgrade
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import CountingStore
@@ -152,8 +152,7 @@ def test_of_a_later_snapshot_only_other_manifests_are_read(table):
 
 
 def test_a_delete_file_that_came_is_of_the_data_file_that_its_bounds_name(tmp_path):
-    table = TableBuilder(tmp_path / "t", partitioning="none")
-    table.append(range(10))
+    table = filled_table(tmp_path / "t", range(10), partitioning="none")
     earlier = live_files(table, CountingStore(LocalStore()))
     table.delete_rows([3])
     later = live_files(table, CountingStore(LocalStore()), earlier)
@@ -193,9 +192,7 @@ def test_r044_entries_that_are_newer_than_their_snapshot_are_not_taken(table):
 
 @pytest.mark.parametrize("text", [None, "id < 5"])
 def test_a_delete_file_that_bounds_one_path_is_of_that_data_file(tmp_path, text):
-    table = TableBuilder(tmp_path / "t", partitioning="none")
-    table.append(range(10))
-    table.append(range(10, 20))
+    table = filled_table(tmp_path / "t", range(10), range(10, 20), partitioning="none")
     table.delete_rows([3])
     within = None if text is None else parse_where(text, table.metadata)
     snapshot = table.metadata.current_snapshot

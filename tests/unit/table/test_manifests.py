@@ -32,7 +32,7 @@ from icectl.table.manifests import (
 )
 from icectl.table.reading import Problem
 from tests.builders.expiry import context_of
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.stores.wrapped import CountingStore, WrappedStore
 
 FEW = frozenset({"location", "record_count"})
@@ -46,10 +46,7 @@ def store() -> Store:
 @pytest.fixture
 def table(tmp_path: Path) -> TableBuilder:
     """Twelve manifests of one data file each."""
-    built = TableBuilder(tmp_path / "t")
-    for number in range(12):
-        built.append([number])
-    return built
+    return filled_table(tmp_path / "t", *([number] for number in range(12)))
 
 
 def manifests_of(store: Store, metadata: TableMetadata) -> tuple[ManifestFile, ...]:
@@ -199,8 +196,7 @@ def test_position_deletes_without_a_data_file_are_named_by_their_bounds(store, t
 
 
 def test_r030_manifests_embedded_in_a_version_1_snapshot(store, tmp_path):
-    table = TableBuilder(tmp_path / "t", format_version=1, partitioning="identity")
-    table.append(range(3))
+    table = filled_table(tmp_path / "t", range(3), format_version=1, partitioning="identity")
     listed = manifests_of(store, table.metadata)
     document = json.loads(Path(table.metadata_location).read_text())
     (snapshot,) = document["snapshots"]

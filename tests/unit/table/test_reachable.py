@@ -37,7 +37,7 @@ from tests.builders.broken_tree import TREE_TABLES
 from tests.builders.entry_rows import data, entries, vector
 from tests.builders.expiry import context_of
 from tests.builders.history import history
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 
 READER = context_of(concurrency=2)
 TABLE = history([(1, None, "2026-01-01T00:00:00Z")], {"main": {"head": 1}})
@@ -185,8 +185,7 @@ def test_r191_files_of_delete_vectors_that_are_not_in_the_root_any_more_are_reac
 
 
 def test_the_specs_of_entries_are_told_whatever_their_state(tmp_path):
-    built = TableBuilder(tmp_path / "t", partitioning="identity")
-    built.append(range(3))
+    built = filled_table(tmp_path / "t", range(3), partitioning="identity")
     built.respec("none")
     built.append(range(3, 6))
     built.remove_data_files(1)
@@ -332,8 +331,7 @@ def test_v4_122_the_homes_of_vectors_are_looked_for_in_what_is_read(tmp_path):
 
 
 def test_vectors_before_version_4_are_not_asked_for_their_homes(tmp_path):
-    built = TableBuilder(tmp_path / "t", format_version=3)
-    built.append(range(4))
+    built = filled_table(tmp_path / "t", range(4), format_version=3)
     built.delete_rows([1])
     head = built.metadata.current_snapshot
     assert head is not None

@@ -23,7 +23,7 @@ from icectl.table.recovery import (
 )
 from tests.builders.broken import Broken
 from tests.builders.expiry import context_of
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 
 APPEND = {"operation": "append", "added-data-files": "1", "added-records": "4"}
 COMPACTED = {"operation": "replace", "added-records": "400", "deleted-records": "400"}
@@ -101,11 +101,7 @@ STORE = LocalStore()
 
 @pytest.fixture
 def table(tmp_path: Path) -> TableBuilder:
-    built = TableBuilder(tmp_path / "t")
-    built.append(range(4))
-    built.append(range(4, 8))
-    built.append(range(8, 12))
-    return built
+    return filled_table(tmp_path / "t", range(4), range(4, 8), range(8, 12))
 
 
 def file(table: TableBuilder, number: int) -> Path:

@@ -15,15 +15,14 @@ from icectl.table.reachable import References
 from tests.builders.broken import Broken
 from tests.builders.expiry import context_of
 from tests.builders.folders import files_of
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import CountingStore
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> TableBuilder:
-    built = TableBuilder(tmp_path / "t", partitioning="identity")
-    built.append(range(6))
+    built = filled_table(tmp_path / "t", range(6), partitioning="identity")
     built.delete_rows([1])
     built.remove_data_files(1)
     return built

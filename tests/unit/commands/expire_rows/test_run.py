@@ -10,7 +10,7 @@ from tests.builders.compactions import compaction_of
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.rows import current_metadata, read_metadata, read_rows
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 
 BEFORE_ROW_4 = "at < '2023-11-15T02:00:00'"
 
@@ -23,8 +23,7 @@ def ids(directory: Path) -> list[int]:
 @pytest.mark.parametrize("method", ["deletes", "rewrite"])
 @pytest.mark.parametrize("most", [1.0, 0.3])
 def test_rows_and_deletes_of_another_writer_count_too(tmp_path, method, most):
-    table = TableBuilder(tmp_path, format_version=3)
-    table.append([1, 2, 10, 11, 12, 13, 14, 15])
+    table = filled_table(tmp_path, [1, 2, 10, 11, 12, 13, 14, 15], format_version=3)
     context = compaction_of(tmp_path)
     engine = InlineEngine(context.store, context.progress, context.deadline, context.concurrency)
     options = ExpireRowsOptions("main", BEFORE_ROW_4, False, method, "footers", most, NOW_MS)
@@ -43,8 +42,7 @@ def test_rows_and_deletes_of_another_writer_count_too(tmp_path, method, most):
 
 
 def test_nothing_is_committed_where_another_writer_deleted_all_rows(tmp_path):
-    table = TableBuilder(tmp_path)
-    table.append(range(10))
+    table = filled_table(tmp_path, range(10))
     context = compaction_of(tmp_path)
     engine = InlineEngine(context.store, context.progress, context.deadline, context.concurrency)
     options = ExpireRowsOptions("main", BEFORE_ROW_4, False, "deletes", "footers", 1.0, NOW_MS)

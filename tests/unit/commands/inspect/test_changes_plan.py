@@ -17,15 +17,13 @@ from icectl.entries.rows import PLANNING, Entries
 from icectl.errors import UsageError
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
 from icectl.format.metadata import TableMetadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 
 
 @pytest.fixture
 def metadata(tmp_path: Path) -> TableMetadata:
     """Two snapshots, of one file each."""
-    table = TableBuilder(tmp_path / "t")
-    table.append([1])
-    table.append([2])
+    table = filled_table(tmp_path / "t", [1], [2])
     return table.metadata
 
 

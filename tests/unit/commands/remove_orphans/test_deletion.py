@@ -32,7 +32,7 @@ from icectl.table.context import TableContext
 from icectl.table.known_locations import KnownLocations
 from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.orphans import DAY_SECONDS, OTHER_UUID, age, edit_metadata, stray
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import WrappedStore
 from tests.unit.commit.test_deletion_journal import Warnings
@@ -40,8 +40,7 @@ from tests.unit.commit.test_deletion_journal import Warnings
 
 @pytest.fixture
 def table(tmp_path: Path) -> TableBuilder:
-    built = TableBuilder(tmp_path / "wh" / "t")
-    built.append(range(4))
+    built = filled_table(tmp_path / "wh" / "t", range(4))
     age(built.directory, 7)
     return built
 

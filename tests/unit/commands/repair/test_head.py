@@ -11,16 +11,13 @@ from icectl.errors import CorruptTable, Incomplete, MissingFile, StorageError
 from icectl.storage.failures import ACCESS_DENIED
 from tests.builders.broken import Broken, in_first
 from tests.builders.lost_manifests import Failing, listed, lose, reader_of, relist, snapshot_of
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> TableBuilder:
     """Appends of 4 and 3 rows, in a manifest each, the newer one first in the list."""
-    built = TableBuilder(tmp_path / "t", partitioning="identity")
-    built.append([1, 4, 7, 10])
-    built.append([2, 5, 8])
-    return built
+    return filled_table(tmp_path / "t", [1, 4, 7, 10], [2, 5, 8], partitioning="identity")
 
 
 def head_of(table: TableBuilder) -> ReadHead:
@@ -130,8 +127,7 @@ def test_the_time_limit_ends_the_reading(table):
 )
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_row_that_is_counted_anew_is_the_one_that_was_right(tmp_path, version, mistake):
-    table = TableBuilder(tmp_path / "t", format_version=version, partitioning="two")
-    table.append(range(7))
+    table = filled_table(tmp_path / "t", range(7), format_version=version, partitioning="two")
     if version > 1:
         table.delete_rows([2, 3])
     table.remove_data_files(1)

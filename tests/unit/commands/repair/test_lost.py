@@ -20,7 +20,7 @@ from tests.builders.lost_manifests import (
     relist,
     with_snapshot,
 )
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 
 FACTS = ("location", "snapshot_id", "sequence_number", "file_sequence_number", "record_count")
 
@@ -171,9 +171,7 @@ def test_files_that_no_other_snapshot_lists_are_not_proved(table):
 
 
 def test_files_that_were_removed_since_are_not_proved(tmp_path):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(4))
-    table.append(range(4, 7))
+    table = filled_table(tmp_path / "t", range(4), range(4, 7))
     table.remove_data_files(2)
     lost = lose(manifest_of(table, ids(table)[0]))
     assert proven_entries(reader_of(table), lost) is None
@@ -211,8 +209,7 @@ def test_files_that_the_snapshot_removed_are_not_among_those_that_it_kept(tmp_pa
 
 @pytest.mark.parametrize("spec_id", [0, 1])
 def test_files_of_another_partition_spec_were_in_another_manifest(tmp_path, spec_id):
-    table = TableBuilder(tmp_path / "t", merge_manifests_above=1)
-    table.append([0])
+    table = filled_table(tmp_path / "t", [0], merge_manifests_above=1)
     table.respec("identity")
     table.append([1])
     table.append([2])

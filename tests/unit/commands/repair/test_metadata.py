@@ -15,7 +15,7 @@ from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FailedRemoval, FileStatus
 from icectl.table.context import TableContext
 from tests.builders.expiry import NOW_MS, context_of
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.stores.wrapped import WrappedStore
 
 BOTH = frozenset({"metadata-file", "version-hint"})
@@ -26,9 +26,7 @@ NEWEST = ".metadata.json is the newest file"
 @pytest.fixture
 def table(tmp_path: Path) -> TableBuilder:
     """Versions 1 to 4, as old as can be; the hint says 4."""
-    built = TableBuilder(tmp_path / "t")
-    for start in (0, 4, 8):
-        built.append(range(start, start + 4))
+    built = filled_table(tmp_path / "t", *(range(start, start + 4) for start in (0, 4, 8)))
     for version in range(1, 5):
         age(file_of(built, version))
     return built
@@ -128,8 +126,7 @@ def test_a_broken_file_is_found_by_a_plan_s_pin_too(table):
 
 
 def test_r006_a_broken_gzip_file_is_one_too(tmp_path):
-    table = TableBuilder(tmp_path / "t", compressed_metadata=True)
-    table.append(range(4))
+    table = filled_table(tmp_path / "t", range(4), compressed_metadata=True)
     newest = table.directory / "metadata" / "v2.gz.metadata.json"
     newest.write_bytes(newest.read_bytes()[:-40])
     age(newest)

@@ -21,7 +21,7 @@ from icectl.storage.failures import ACCESS_DENIED
 from icectl.storage.store import Store
 from tests.builders.data_files import identified, schema
 from tests.builders.lost_manifests import Failing, reader_of
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 
 LOWER, UPPER = "lower_bounds", "upper_bounds"
 ID, CATEGORY, NOTE = 1, 2, 5
@@ -34,9 +34,7 @@ def long(value: int) -> bytes:
 @pytest.fixture
 def table(tmp_path: Path) -> TableBuilder:
     """One file of the ids 1 to 8: categories c0 to c2, one note of eight null."""
-    built = TableBuilder(tmp_path / "t")
-    built.append(range(1, 9))
-    return built
+    return filled_table(tmp_path / "t", range(1, 9))
 
 
 def entry(table: TableBuilder) -> dict[str, Any]:
@@ -71,8 +69,7 @@ def test_what_is_right_stays(table):
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_count_of_rows_is_the_footer_s_where_no_row_id_hangs_on_it(tmp_path, version):
-    table = TableBuilder(tmp_path / "t", format_version=version)
-    table.append(range(1, 9))
+    table = filled_table(tmp_path / "t", range(1, 9), format_version=version)
     row = {**entry(table), "record_count": 7}
     assert found(table, row) == ({} if version == 3 else {"record_count": 8})
     bytes_too = {**row, "file_size_in_bytes": 5}
@@ -117,9 +114,7 @@ def test_a_size_and_bounds_that_are_both_wrong_are_of_another_file(table):
 )  # fmt: skip
 @pytest.mark.parametrize("wrong", ["file_size_in_bytes", "record_count", "bounds"])
 def test_a_file_of_another_partition_is_another(tmp_path, partitioning, own, other, wrong):
-    table = TableBuilder(tmp_path / "t", partitioning=partitioning)
-    table.append([1])
-    table.append([98])
+    table = filled_table(tmp_path / "t", [1], [98], partitioning=partitioning)
     far, row = table.live()  # the newest first
     row = {**row, LOWER: [(ID, long(3))]} if wrong == "bounds" else {**row, wrong: 5}
     assert found(table, row) != {}
@@ -196,8 +191,7 @@ def test_r091_a_bound_of_no_value_of_its_type_goes_or_is_the_footer_s(table, nam
 
 def test_r091_a_bound_that_nothing_replaces_goes(tmp_path):
     """All notes are null: the footer has no bounds of them."""
-    table = TableBuilder(tmp_path / "t")
-    table.append([7])
+    table = filled_table(tmp_path / "t", [7])
     right = entry(table)[LOWER]
     assert NOTE not in dict(right)
     assert found(table, changed(table, LOWER, f5=b"a")) == {}

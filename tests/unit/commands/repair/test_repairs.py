@@ -32,7 +32,7 @@ from tests.builders.lost_manifests import (
     relist,
     snapshot_of,
 )
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 
 NOTHING = Accepted(drop_missing=False, accept_undeleted=False)
 DROP = Accepted(drop_missing=True, accept_undeleted=False)
@@ -51,9 +51,7 @@ BRING_DELETES_BACK = (
 @pytest.fixture
 def table(tmp_path: Path) -> TableBuilder:
     """Appends of 4 and 3 rows and deletes of two of these, a manifest each."""
-    built = TableBuilder(tmp_path / "t")
-    built.append(range(4))
-    built.append(range(4, 7))
+    built = filled_table(tmp_path / "t", range(4), range(4, 7))
     built.delete_rows([1, 5])
     return built
 
@@ -61,9 +59,7 @@ def table(tmp_path: Path) -> TableBuilder:
 @pytest.fixture
 def vectors(tmp_path: Path) -> TableBuilder:
     """The same in version 3: a vector for each data file, in one manifest."""
-    built = TableBuilder(tmp_path / "t", format_version=3)
-    built.append(range(4))
-    built.append(range(4, 7))
+    built = filled_table(tmp_path / "t", range(4), range(4, 7), format_version=3)
     built.delete_rows([1, 5])
     return built
 
@@ -234,8 +230,7 @@ def test_a_lost_manifest_is_written_anew_with_what_other_snapshots_prove(tmp_pat
 
 
 def test_a_lost_manifest_is_written_anew_with_what_footers_prove(tmp_path):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(4))
+    table = filled_table(tmp_path / "t", range(4))
     size = Path(file_of(table, 4)).stat().st_size
     (snapshot,) = table.metadata.snapshots
     summary = {
@@ -318,8 +313,7 @@ def test_a_manifest_that_nothing_proves_goes_only_where_that_is_asked_for(
 
 @pytest.mark.parametrize("name", ["added_rows_count", "existing_rows_count"])
 def test_rows_that_a_list_of_version_1_does_not_count_are_told_of(tmp_path, name):
-    table = TableBuilder(tmp_path / "t", format_version=1)
-    table.append(range(4))
+    table = filled_table(tmp_path / "t", range(4), format_version=1)
     (lost,) = manifests(table)
     relist(table, last(table), [replace(lost, **{name: None})])
     missing = wrong("R-034", lose(lost).manifest_path)
@@ -643,8 +637,7 @@ def test_r061_a_row_that_names_another_spec_is_not_counted_anew(table, spec_id):
 
 
 def test_r068_a_row_of_partitions_with_other_ids_is_not_counted_anew(tmp_path):
-    table = TableBuilder(tmp_path / "t", partitioning="identity")
-    table.append([0])
+    table = filled_table(tmp_path / "t", [0], partitioning="identity")
     r068_partitions_with_the_ids_of_another_spec(Broken(table.directory))
     path = relisted(table, 0, manifest_length=5)
     assert head_fixes(table, wrong("R-050", path)) == ([], [])

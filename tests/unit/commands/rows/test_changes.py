@@ -39,7 +39,7 @@ from tests.builders.rows import (
     read_metadata,
     read_rows,
 )
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.builders.tree_table import upgrade
 from tests.stores.wrapped import CountingStore
 
@@ -293,8 +293,7 @@ def test_deletes_that_may_apply_to_files_in_other_leaves_stay(tmp_path, kind):
 
 
 def test_a_table_whose_root_has_no_leaves_is_looked_through(tmp_path):
-    table = TableBuilder(tmp_path / "t", 2)
-    table.append(range(3))
+    table = filled_table(tmp_path / "t", range(3))
     table.remove_data_files(1)
     assert app.main(["upgrade-to-v4", "--layout=sfc-1", str(tmp_path / "t"), "-y", "-q"]) == 0
     assert deleted(tmp_path / "t", "id = 1").snapshot_id is None
