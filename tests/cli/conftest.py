@@ -42,7 +42,7 @@ Inspect = Callable[..., Ended]
 HOUR_MS = 3_600_000
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Give the directory of a healthy table, as good as new."""
     base = tmp_path_factory.mktemp("healthy")

@@ -21,7 +21,6 @@ from tests.builders.broken import (
     rewrite_avro,
 )
 from tests.builders.broken_tree import (
-    TREE_TABLES,
     BrokenTree,
     v4_180_a_root_that_is_gone,
     v4_181_a_leaf_that_is_gone,
@@ -195,13 +194,13 @@ def test_another_branch_goes_back_and_main_stays(repair, table):
 @pytest.mark.parametrize(
     "damage", [v4_180_a_root_that_is_gone, v4_181_a_leaf_that_is_gone], ids=lambda one: one.__name__
 )
-def test_a_branch_of_a_version_4_table_goes_back_too(repair, tmp_path, damage):
-    TREE_TABLES["grown"](tmp_path / "t")
-    damage(BrokenTree(tmp_path / "t"))
-    assert repair(tmp_path / "t", "--check").code == 5
-    found = result_of(repair(tmp_path / "t", "--to-snapshot", "latest-complete", "--yes", "--json"))
+def test_a_branch_of_a_version_4_table_goes_back_too(repair, healthy, damage):
+    table = healthy("grown")
+    damage(BrokenTree(table))
+    assert repair(table, "--check").code == 5
+    found = result_of(repair(table, "--to-snapshot", "latest-complete", "--yes", "--json"))
     assert (kinds(found), found["remaining"]) == (["to-snapshot"], [])
-    assert repair(tmp_path / "t", command="validate").code == 0
+    assert repair(table, command="validate").code == 0
 
 
 # -- lost manifests -----------------------------------------------------------------------------

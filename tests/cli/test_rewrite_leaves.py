@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from icectl.cli import app
-from tests.builders.broken_tree import TREE_DAMAGES, TREE_TABLES, BrokenTree
+from tests.builders.broken_tree import TREE_DAMAGES, BrokenTree
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.twins import TreeTwin, twins
 
@@ -176,15 +176,15 @@ def test_only_leaves_of_the_spec_that_is_asked_for_are_rewritten(table):
         table.run("rewrite-manifests", "--sort-by", "nobody", "--check")
 
 
-def test_v4_142_a_partition_of_two_values_ends_with_its_own_rule(tmp_path, capsys):
+def test_v4_142_a_partition_of_two_values_ends_with_its_own_rule(healthy, capsys):
     """No command can tell the partition, so the hint leads to a snapshot from before."""
     (damage,) = (one for one in TREE_DAMAGES if one.name == "v4_142_a_partition_of_two_values")
-    TREE_TABLES["grown"](tmp_path / "t")
-    damage.apply(BrokenTree(tmp_path / "t"))
-    assert app.main(["rewrite-manifests", str(tmp_path / "t"), "--yes"]) == 15
+    table = healthy("grown")
+    damage.apply(BrokenTree(table))
+    assert app.main(["rewrite-manifests", str(table), "--yes"]) == 15
     told = " ".join(capsys.readouterr().err.split())
     assert "(V4-142)" in told
-    assert f"hint: `icectl refs {tmp_path / 't'} rollback --to SNAPSHOT` leads to" in told
+    assert f"hint: `icectl refs {table} rollback --to SNAPSHOT` leads to" in told
 
 
 def test_v4_015_compact_writes_nothing_with_a_spec_of_several_columns(table, capsys):

@@ -9,16 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from icectl.cli import app
-from tests.builders.broken_tree import (
-    ADDED,
-    BITMAP,
-    DATA,
-    DATA_LEAF,
-    TREE_TABLES,
-    BrokenTree,
-    in_row,
-    of,
-)
+from tests.builders.broken_tree import ADDED, BITMAP, DATA, DATA_LEAF, BrokenTree, in_row, of
 from tests.builders.rows import local
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.builders.tree_table import data_files, remove_data_files, upgrade
@@ -78,10 +69,9 @@ def test_an_upgraded_table_stays_sound_through_commits_and_maintenance(
 
 
 @pytest.fixture
-def broken(tmp_path: Path) -> BrokenTree:
+def broken(healthy: Callable[..., Path]) -> BrokenTree:
     """A table with an error in its head and a warning, and none in the snapshots before."""
-    TREE_TABLES["grown"](tmp_path / "t")
-    table = BrokenTree(tmp_path / "t")
+    table = BrokenTree(healthy("grown"))
     table.edit_root(in_row(DATA, split_offsets=[9, 4]))
     table.edit_head(lambda head: head["summary"].update({"total-records": "5"}))
     return table
@@ -140,9 +130,8 @@ def test_r161_files_outside_of_the_table_are_counted(run, broken):
     assert found["message"].startswith("14 files lie outside of the table")
 
 
-def test_v4_100_a_leaf_with_a_destroyed_page_in_any_of_its_columns_is_found(run, tmp_path):
-    TREE_TABLES["eager"](tmp_path / "t")
-    table = BrokenTree(tmp_path / "t")
+def test_v4_100_a_leaf_with_a_destroyed_page_in_any_of_its_columns_is_found(run, healthy):
+    table = BrokenTree(healthy("eager"))
     leaf = next(row for row in table.rows() if row["content_type"] == DATA_LEAF)
     path = local(leaf["location"])
     content = path.read_bytes()
