@@ -227,10 +227,16 @@ class Transaction:
         Returns the cause of a file's error: another run has removed this one's files, or the whole
         table is gone.
         """
-        if self.request.doubtful or (self.table is None and self.request.sent):  # R-156
+        if self.table is not None and self.request.doubtful:
+            self.context.progress.warn(
+                "an earlier attempt of this commit may have landed too: all files stay until a "
+                "later run removes those that the table does not need"
+            )
             return None
         if self.table is not None:
             self.outputs.keep(self._landed_files(self.table.metadata))
+            return None
+        if self.request.sent:  # R-156
             return None
         cause: IcectlError | None = None
         if isinstance(error, MissingFile | StorageError | OSError):

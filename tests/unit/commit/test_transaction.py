@@ -15,6 +15,7 @@ from icectl.table.context import TableContext
 from tests.builders.expiry import context_of
 from tests.builders.orphans import OTHER_UUID, edit_metadata
 from tests.builders.table_builder import TableBuilder, filled_table
+from tests.unit.commit.test_deletion_journal import Warnings
 
 COMMAND = "rewrite-manifests"
 OWNED = [SetProperties({"owner": "ops"})]
@@ -181,9 +182,11 @@ def test_r156_where_nobody_knows_how_it_ended_every_file_stays(table, case):
 
 def test_files_of_an_attempt_that_may_land_beside_the_last_one_stay(table):
     """Another writer may have built on it, and have expired its snapshot at once."""
-    context = context_of(table.location)
+    progress = Warnings()
+    context = context_of(table.location, progress=progress)
     run = owning(replace(context, catalog=UnderWay(context.catalog)))
     run()
+    assert "an earlier attempt of this commit may have landed too" in progress.told[-1]
     assert run.landed == context.catalog.load()
     assert run.present == [True, True, True]
 
