@@ -46,6 +46,8 @@ _ORDER = (
     Content.MANIFEST_DV, Content.DELETE_MANIFEST, Content.DATA_MANIFEST,
     Content.POSITION_DELETES, Content.EQUALITY_DELETES, Content.DATA,
 )  # fmt: skip
+_RANKS = np.argsort(_ORDER)
+"""The place of each content in this order."""
 
 _IDENTIFYING = ["content", "location", "content_offset", "referenced_file"]
 
@@ -57,11 +59,13 @@ Place = tuple[str | None, int]
 class RemovedPlaces:
     """The places of removed files: rows of the root, and positions of leaves in order of finding.
 
-    `rows` are the removed files themselves, those of the root first.
+    `leaves` has the rows of these leaves, `rows` the removed files themselves, those of the root
+    first.
     """
 
     in_root: list[int]
     in_leaves: dict[str, list[int]]
+    leaves: dict[str, ListedRow]
     rows: pa.Table
 
 
@@ -106,7 +110,11 @@ def _with_statistics(kept: pa.Table, of_leaves: Mapping[str, pa.StructArray]) ->
 def drop_emptied_leaves(draft: Draft) -> None:
     """Leaves in which nothing lives go, with their vectors (sfc-1 7.1 step 4a)."""
     gone = set()
-    for leaf in leaf_rows(draft.kept):
+    counts = pc.add(draft.kept["added_files_count"], draft.kept["existing_files_count"])
+    with_dead = pa.array(list(draft.dead), pa.string())
+    has_dead = pc.is_in(comparison_keys(draft.kept["location"]), with_dead)
+    may_be_empty = pc.or_(pc.fill_null(pc.equal(counts, 0), fill_value=True), has_dead)
+    for leaf in leaf_rows(draft.kept.filter(may_be_empty)):
         key = comparison_key(leaf.name)
         positions = draft.dead.get(key, NONE)
         if len(positions) < leaf.live_count:
@@ -282,7 +290,6 @@ def _repair_affinity(draft: Draft, leaves: Set[str]) -> None:
 
 def _kill(draft: Draft, removed: RemovedPlaces) -> pa.Table:
     """Turn what goes DELETED in the root, dead in leaves; returns the former (sfc-1 7.1 step 6)."""
-    leaves = {comparison_key(leaf.name): leaf for leaf in draft.leaves()}
     references = keys(draft.kept["referenced_file"])
     contents = draft.kept["content"].to_pylist()
     outdated = [
@@ -296,7 +303,7 @@ def _kill(draft: Draft, removed: RemovedPlaces) -> pa.Table:
         fresh = np.array(sorted(places), np.uint64)
         if len(np.intersect1d(old, fresh)):
             raise SelfCheckFailed(f"`{key}` is dead where it should live", rule="V4-084")
-        vectors.append((leaves[key], np.union1d(old, fresh)))
+        vectors.append((removed.leaves[key], np.union1d(old, fresh)))
     inline = sum(len(content or b"") for content in draft.kept["inline_content"].to_pylist())
     room = draft.means.options.inline_total_max_bytes - inline
     rows, files = vector_rows(draft.means, vectors, room)
@@ -353,8 +360,8 @@ def _numbered(draft: Draft, gone: pa.Table) -> pa.Table:
     existing = [_filled(part, attempt, both) for part in draft.existing]
     added = [_filled(part, attempt, both, keep=("sequence_number",)) for part in draft.added]
     rows = pa.concat_tables([draft.kept, *existing, *added, deleted])
-    ranks = np.array([_ORDER.index(Content(code)) for code in rows["content"].to_pylist()], np.int8)
-    return rows.take(pa.array(np.argsort(ranks, kind="stable"))).combine_chunks()
+    order = np.argsort(_RANKS[rows["content"].to_numpy()], kind="stable")
+    return rows.take(pa.array(order)).combine_chunks()
 
 
 def _filled(
@@ -434,7 +441,7 @@ def find(draft: Draft, change: TreeChange) -> RemovedPlaces:
     rows = [draft.kept.take(pa.array(in_root, pa.int64()))]
     for leaf, places in in_leaves.items():
         rows.append(draft.look_at(search.leaves[leaf]).take(pa.array(places, pa.int64())))
-    return RemovedPlaces(in_root, in_leaves, pa.concat_tables(rows))
+    return RemovedPlaces(in_root, in_leaves, search.leaves, pa.concat_tables(rows))
 
 
 def data_leaves_of(draft: Draft, data_files: set[str]) -> dict[str, str]:
@@ -442,7 +449,7 @@ def data_leaves_of(draft: Draft, data_files: set[str]) -> dict[str, str]:
 
     Those in the root lack.
     """
-    leaves = dict(_leaves(draft, Content.DATA_MANIFEST))
+    leaves = dict(_by_key(draft.leaves(), Content.DATA_MANIFEST))
     by_file = {
         file: leaves[data_leaf].name
         for file, data_leaf in draft.data_leaves.items()
@@ -482,16 +489,20 @@ class _Search:
 
         `data_leaves` has the data leaf of data files that do not go, as far as it is known.
         """
+        if not self._left and not self._data_keys:
+            return
         draft = self._draft
         self._look(None, draft.kept, NONE)
-        for key, leaf in _leaves(draft, Content.DATA_MANIFEST, first):
+        leaves = draft.leaves()
+        data_leaves_by_key = _by_key(leaves, Content.DATA_MANIFEST, first)
+        for key, leaf in data_leaves_by_key:
             if not self._left_data:
                 break
             if key in first or draft.may_list(leaf, self._wanted):
                 self._look_into(key, leaf, draft.look_at(leaf))
-        strange = self._strange(data_leaves)
+        strange = self._strange(data_leaves, dict(data_leaves_by_key))
         passed = []
-        for key, leaf in _leaves(draft, Content.DELETE_MANIFEST, first):
+        for key, leaf in _by_key(leaves, Content.DELETE_MANIFEST, first):
             if strange(leaf) and key not in first:
                 passed.append((key, leaf))
             elif len(self._data_files) or len(self._left) > self._left_data:
@@ -501,15 +512,19 @@ class _Search:
                 break
             self._look_into(key, leaf, draft.names_of(leaf))
 
-    def _strange(self, data_leaves: Mapping[str, str | None]) -> Callable[[ListedRow], bool]:
+    def _strange(
+        self, data_leaves: Mapping[str, str | None], present: Collection[str]
+    ) -> Callable[[ListedRow], bool]:
         """Tell delete leaves that can have no vector of a wanted data file.
 
         They belong to data leaves that have none of these (sfc-1 A1).
         """
         data, new = int(Content.DATA), self._draft.in_memory
         vectors = {key: at for (code, key, _), (at, _) in self.places.items() if code == data}
-        there = {None, *dict(_leaves(self._draft, Content.DATA_MANIFEST))}
-        known = {**{key: at for key, at in data_leaves.items() if at in there}, **vectors}
+        known = {
+            **{key: at for key, at in data_leaves.items() if at is None or at in present},
+            **vectors,
+        }
         own = {known[key] for key in self._data_keys & known.keys()}
         if not self._data_keys <= known.keys():
             return lambda _: False
@@ -540,12 +555,12 @@ class _Search:
                 self.vectors.setdefault(str(reference), []).append((leaf, at))
 
 
-def _leaves(
-    draft: Draft, kind: Content, first: Collection[str] = ()
+def _by_key(
+    leaves: Sequence[ListedRow], kind: Content, first: Collection[str] = ()
 ) -> list[tuple[str, ListedRow]]:
     """Return leaves of a kind by their keys, those of `first` before others."""
-    leaves = [(comparison_key(leaf.name), leaf) for leaf in draft.leaves() if leaf.content == kind]
-    return sorted(leaves, key=lambda one: one[0] not in first)
+    by_key = [(comparison_key(leaf.name), leaf) for leaf in leaves if leaf.content == kind]
+    return sorted(by_key, key=lambda one: one[0] not in first)
 
 
 def _matching(rows: pa.Table, column: str, wanted: pa.Array, deleted: Positions) -> list[int]:

@@ -32,6 +32,7 @@ from icectl.sfc1.commit.draft import (
     RemovedFile,
     TreeChange,
     TreeOptions,
+    keys,
 )
 from icectl.sfc1.commit.lists import legacy_root, parquet_leaves
 from icectl.sfc1.manifest_file import ListedRow
@@ -409,12 +410,12 @@ def check(
     Cost: reads the leaves that go, or whose delete vector changed.
     """
     new = _NewState(store, means, tree, snapshot)
-    before_by_leaf, after_by_leaf = _leaves(parent.rows), _leaves(new.rows)
-    same = {
+    changed = {
         key
-        for key in before_by_leaf & after_by_leaf
-        if np.array_equal(parent.dead.get(key, NONE), new.dead.get(key, NONE))
+        for key in parent.dead.keys() | new.dead.keys()
+        if not np.array_equal(parent.dead.get(key, NONE), new.dead.get(key, NONE))
     }
+    same = (_leaves(parent.rows) & _leaves(new.rows)) - changed
     before = _files_of(live_in_tree(_beside(parent.rows, same), parent.dead, means.look))
     after = _files_of(live_in_tree(_beside(new.rows, same), new.dead, new.read))
     gone, added = _files_of(tree.removed), _files_of(change.added)
@@ -466,18 +467,16 @@ def _wrong(difference: str) -> SelfCheckFailed:
     return SelfCheckFailed(message, rule="V4-160")
 
 
-def _leaves(rows: pa.Table) -> set[str]:
-    return {comparison_key(leaf.name) for leaf in leaf_rows(live_rows(rows))}
+def _leaves(rows: pa.Table) -> set[str | None]:
+    return set(keys(of_contents(live_rows(rows), *LEAVES)["location"]))
 
 
-def _beside(rows: pa.Table, same: Collection[str]) -> pa.Table:
+def _beside(rows: pa.Table, same: Collection[str | None]) -> pa.Table:
     """Return the files of a root, and its leaves but for some."""
     live = live_rows(rows)
     leaves = of_contents(live, *LEAVES)
-    changed = [comparison_key(str(place)) not in same for place in leaves["location"].to_pylist()]
-    return pa.concat_tables(
-        [of_contents(live, *FILES), leaves.filter(pa.array(changed, pa.bool_()))]
-    )
+    is_same = pc.is_in(comparison_keys(leaves["location"]), pa.array(list(same), pa.string()))
+    return pa.concat_tables([of_contents(live, *FILES), leaves.filter(pc.invert(is_same))])
 
 
 def _files_of(rows: pa.Table) -> pa.Table:
