@@ -7,6 +7,7 @@ names and are refused, never read as if they were this layout.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +18,7 @@ from icectl.files.manifest.parquet_columns import (
     Group,
     ManifestColumns,
     ParquetColumns,
+    Shape,
     Struct,
     check_columns,
     read_rows,
@@ -175,7 +177,7 @@ def read_tree(
     kind = _checked(stored, footer)
     members = None if stats is None else {STATS: [group_id(one) for one in stats]}
     rows = read_rows(stored, _COLUMNS, columns, members)
-    return TreeFile(kind, footer, rows, _unknown(stored.schema))
+    return TreeFile(kind, footer, rows, _unknown(stored.shape))
 
 
 def read_locations(content: bytes) -> pa.Array:
@@ -246,7 +248,8 @@ def _check_codes(name: str, values: pa.Array) -> None:
         raise _dialect(difference, rule="V4-050")
 
 
-def _unknown(schema: pa.Schema) -> tuple[int, ...]:
+@lru_cache
+def _unknown(shape: Shape) -> tuple[int, ...]:
     """Ids that this layout does not know, outside of statistics (V4-042)."""
     ids: list[int] = []
 
@@ -259,7 +262,7 @@ def _unknown(schema: pa.Schema) -> tuple[int, ...]:
         for child in child_fields(one.type):
             walk(child)
 
-    for one in schema:
+    for one in shape.schema:
         walk(one)
     return tuple(sorted(ids))
 

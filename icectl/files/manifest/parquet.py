@@ -49,7 +49,7 @@ class ParquetManifest:
         members = self._stored.members(DATA_FILE)
         if not members:
             raise CorruptTable("the file is not a manifest: it has no data_file", rule="R-062")
-        self._ids = {field_id(field) for field in (*self._stored.schema, *members)}
+        self._ids = {field_id(field) for field in (*self._stored.shape.schema, *members)}
         self.columns = frozenset(
             name for name in COLUMN_IDS if self._stored.find(_place(name)) is not None
         )

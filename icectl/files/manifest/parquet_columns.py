@@ -7,6 +7,7 @@ version 3 reads what it needs through `ParquetColumns`.
 import io
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +25,8 @@ ROWS_IN_GROUP = 65_536
 _WORTH_THREADS = 2**20
 """Files up to this size are decoded sooner than threads are there to do it."""
 _FILE_FORMAT = "file_format"
+_SHAPES = 64
+"""Schemas of files that are remembered: the leaves of a table have one, or a few."""
 
 Place = tuple[int | None, int]
 """The field id of the struct that a column lies in, None at the top; that of the column."""
@@ -58,7 +61,7 @@ class Struct:
     id: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ManifestColumns:
     """The columns of a layout's manifests, in the order in which they are written.
 
@@ -118,8 +121,7 @@ class ParquetColumns:
         self._size_bytes = len(content)
         with reading_data_file("manifest", rule):
             self.file: Any = pq.ParquetFile(io.BytesIO(content), page_checksum_verification=True)
-            self.schema: pa.Schema = self.file.schema_arrow
-        self._shape = _Shape(self.schema)
+            self.shape = _shape_of(self.file.schema_arrow)
 
     @property
     def footer(self) -> dict[str, str]:
@@ -131,7 +133,7 @@ class ParquetColumns:
         }
 
     def find(self, place: Place) -> pa.Field | None:
-        return self._shape.find(place)
+        return self.shape.find(place)
 
     def members(self, group: int) -> list[pa.Field]:
         """Return the fields inside of a struct; none where there is no such struct."""
@@ -140,7 +142,7 @@ class ParquetColumns:
 
     def read(self, places: Iterable[Place] | None = None) -> "ColumnsById":
         """Read columns that are there, or all. Raises: CorruptTable; UnusuallyLargeError."""
-        names = None if places is None else self._shape.paths(places)
+        names = None if places is None else self.shape.paths(places)
         footer = self.file.metadata
         groups = map(footer.row_group, range(footer.num_row_groups))
         announced = sum(max(group.total_byte_size, 0) for group in groups)
@@ -157,7 +159,7 @@ class ColumnsById:
     """Columns of a manifest by field id; each struct is taken apart once."""
 
     def __init__(self, table: pa.Table) -> None:
-        self._table, self._shape = table, _Shape(table.schema)
+        self._table, self._shape = table, _shape_of(table.schema)
         self._parts: dict[int, list[pa.Array]] = {}
         self.row_count = table.num_rows
 
@@ -179,11 +181,11 @@ class ColumnsById:
         return self._parts[group][at]
 
 
-class _Shape:
+class Shape:
     """The ordinals of the columns of a file by field id, and of the members of structs."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
+        self.schema = schema
         self.top = _by_id(schema)
         self._members: dict[int, dict[int | None, int]] = {}
 
@@ -194,7 +196,7 @@ class _Shape:
             return self.top.get(number)
         if group not in self._members:
             at = self.top.get(group)
-            kind = None if at is None else self._schema.field(at).type
+            kind = None if at is None else self.schema.field(at).type
             is_struct = kind is not None and pa.types.is_struct(kind)
             self._members[group] = _by_id(child_fields(kind)) if is_struct else {}
         return self._members[group].get(number)
@@ -204,15 +206,19 @@ class _Shape:
         if at is None:
             return None
         group, _ = place
-        return self._schema.field(at) if group is None else self._inside(group).type.field(at)
+        return self.schema.field(at) if group is None else self._inside(group).type.field(at)
+
+    @cached_property
+    def _has_dots(self) -> bool:
+        fields = (field for top in self.schema for field in (top, *child_fields(top.type)))
+        return any("." in field.name for field in fields)
 
     def _inside(self, group: int) -> pa.Field:
-        return self._schema.field(self.top[group])
+        return self.schema.field(self.top[group])
 
     def paths(self, places: Iterable[Place]) -> list[str] | None:
         """Return names in the file of columns that are there; None where names can't tell them."""
-        fields = (field for top in self._schema for field in (top, *child_fields(top.type)))
-        if any("." in field.name for field in fields):
+        if self._has_dots:
             return None
         names = []
         for group, number in places:
@@ -221,6 +227,16 @@ class _Shape:
                 within = () if group is None else (self._inside(group).name,)
                 names.append(".".join((*within, field.name)))
         return names
+
+
+def _shape_of(schema: pa.Schema) -> Shape:
+    """Return the shape of a schema: one object for equal ones with equal field ids."""
+    return _remembered_shape(schema.remove_metadata().serialize().to_pybytes())
+
+
+@lru_cache(_SHAPES)
+def _remembered_shape(serialized: bytes) -> Shape:
+    return Shape(pa.ipc.read_schema(pa.py_buffer(serialized)))
 
 
 def _by_id(fields: Iterable[pa.Field]) -> dict[int | None, int]:
@@ -232,16 +248,22 @@ def _by_id(fields: Iterable[pa.Field]) -> dict[int | None, int]:
 
 def check_columns(stored: ParquetColumns, layout: ManifestColumns) -> None:
     """Check that required columns are there, and all of their type. Raises: CorruptTable."""
+    problem = _wrong_column(stored.shape, layout)
+    if problem is not None:
+        raise CorruptTable(problem, rule=layout.rule)
+
+
+@lru_cache(_SHAPES)
+def _wrong_column(shape: Shape, layout: ManifestColumns) -> str | None:
     for part in layout.parts:
-        struct = None if isinstance(part, Field) else stored.find((None, part.id))
+        struct = None if isinstance(part, Field) else shape.find((None, part.id))
         if struct is not None and not pa.types.is_struct(struct.type):
-            message = f"column {part.id} of a manifest is {struct.type}, not a struct"
-            raise CorruptTable(message, rule=layout.rule)
+            return f"column {part.id} of a manifest is {struct.type}, not a struct"
     for group, column in layout.places():
-        stored_field = stored.find((group.id if group else None, column.id))
+        stored_field = shape.find((group.id if group else None, column.id))
         if stored_field is None:
             if column.required and (group is None or group.required):
-                raise CorruptTable(f"a manifest has no column {column.id}", rule=layout.rule)
+                return f"a manifest has no column {column.id}"
             continue
         wanted = layout.kind(column)
         is_same = stored_field.type == wanted
@@ -251,8 +273,8 @@ def check_columns(stored: ParquetColumns, layout: ManifestColumns) -> None:
                 and stored_field.type.value_type == wanted.value_type
             )
         if not is_same:
-            message = f"column {column.id} of a manifest is {stored_field.type}, not {wanted}"
-            raise CorruptTable(message, rule=layout.rule)
+            return f"column {column.id} of a manifest is {stored_field.type}, not {wanted}"
+    return None
 
 
 def read_rows(

@@ -88,3 +88,19 @@ def test_v4_041_a_struct_that_is_a_number_is_refused(leaf, name, number):
     with pytest.raises(CorruptTable, match=rf"column {number} .* is int64, not a struct") as caught:
         read_tree(buffer.getvalue())
     assert caught.value.rule == "V4-041"
+
+
+def test_equal_columns_with_other_ids_are_other_columns(leaf):
+    whole = pq.read_table(io.BytesIO(leaf))
+    places = [whole.schema.get_field_index(name) for name in ("record_count", "file_size_in_bytes")]
+    fields = list(whole.schema)
+    for at, other in (places, places[::-1]):
+        fields[at] = whole.schema.field(at).with_metadata(whole.schema.field(other).metadata)
+    swapped = whole.cast(pa.schema(fields))
+    buffer = io.BytesIO()
+    with pq.ParquetWriter(buffer, swapped.schema, store_schema=False) as writer:
+        writer.write_table(swapped)
+        writer.add_key_value_metadata({"format-version": "4", "content": "data"})
+    before, after = read_tree(leaf).rows, read_tree(buffer.getvalue()).rows
+    assert after["record_count"] == before["file_size_in_bytes"]
+    assert after["file_size_in_bytes"] == before["record_count"]
