@@ -581,9 +581,7 @@ class RowSorter:
         path = self._next_path()
 
         def sort() -> _Run:
-            run = _write_run(_in_order(rows, part_rows), path, part_rows)
-            pa.default_memory_pool().release_unused()
-            return run
+            return _write_run(_in_order(rows, part_rows), path, part_rows)
 
         if self._threads == 1:
             self._keep(0, sort())
@@ -677,6 +675,8 @@ def _in_order(
     step = most_rows or batch_rows(rows.num_rows, rows.nbytes)
     for start in range(0, rows.num_rows, step):
         yield pc.take(rows, order.slice(start, step), boundscheck=False)
+    del rows, order
+    pa.default_memory_pool().release_unused()  # the pool of each thread keeps what it freed
 
 
 def order_of(keys: pa.Array) -> pa.Array:

@@ -115,7 +115,9 @@ class SideBySideWriter:
         writer = ParquetWriter(file, self._schema, self._options, self._properties)
         if batches:
             writer.write_row_group(batches, with_nan, shapes)
-        return file, writer.close()
+        metadata = writer.close()
+        pa.default_memory_pool().release_unused()  # the pool of each thread keeps what it freed
+        return file, metadata
 
     def _take(self) -> None:
         future, row_count, size_bytes = self._waiting.popleft()
