@@ -173,11 +173,15 @@ class Icectl:
 
 
 def said(done: Ended) -> str:
-    """The error of a run."""
+    """The error of a run, or why groups of a compaction failed."""
     try:
-        error = json.loads(done.out).get("error") or {}
+        document = json.loads(done.out)
     except json.JSONDecodeError:
         return done.err[-3000:]
+    failed = (document.get("result") or {}).get("failed")
+    if failed:
+        return "; ".join(one["reason"] for one in failed)
+    error = document.get("error") or {}
     rule = f" ({error['rule']})" if error.get("rule") else ""
     return f"{error.get('message')}{rule}" if error.get("message") else done.err[-3000:]
 
