@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from itertools import count
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,13 +14,17 @@ from icectl.commands.erase import versions
 from icectl.commands.erase.plan import Left
 from icectl.commands.erase.run import _Erasing as Erasing
 from icectl.entries.files import FileKind, files
+from icectl.format.partition import PartitionField
+from icectl.format.transforms import parse_transform
 from icectl.storage.location import loosest_key
 from icectl.storage.versions import remove_versions
 from icectl.table.context import TableContext
-from tests.builders.byte_scanner import hits_below
+from tests.builders.byte_scanner import hits_below, hits_in
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import PARTITIONINGS, TableBuilder
+from tests.property.test_erased_rows import MARKS, live_through
+from tests.property.test_erased_rows import WHERE as MARKED_ROWS
 from tests.s3.conftest import Bucket
 from tests.stores.fixed_env import FixedEnv
 
@@ -150,6 +155,50 @@ def test_an_erasure_of_versions_beside_another_ends_well(bucket, erase, monkeypa
     assert {key.removeprefix("wh/t/") for key in versions_of(bucket)} >= {
         key for key in bucket.keys("t") if not key.endswith(_SMALL)
     }
+
+
+@pytest.mark.parametrize(
+    "seed", [3, *(pytest.param(it, marks=pytest.mark.full) for it in range(20))]
+)
+def test_no_version_of_any_object_holds_a_mark_after_a_random_history(
+    bucket, capsys, monkeypatch, seed
+):
+    """A partition by whole notes puts marks into paths, too."""
+    note = (PartitionField((5,), 1000, "note", parse_transform("identity")),)
+    monkeypatch.setitem(PARTITIONINGS, "note", note)
+    monkeypatch.setattr(engines, "LocalEngine", InlineEngine)
+    random, location = Random(seed), bucket.location("t")
+    kinds = ("append", "append marked", "position", "equality", "remove", "replace", "tag",
+             "branch")  # fmt: skip
+    steps = [(random.choice(kinds), random.random() < 0.5, random.randrange(2**16))
+             for _ in range(random.randint(2, 8))]  # fmt: skip
+    version, partitioning = random.randint(1, 3), random.choice(["none", "identity", "note"])
+    table = TableBuilder(
+        bucket.directory / "t", format_version=version, partitioning=partitioning, location=location
+    )
+    live_through(table, steps)
+    keep_versions(bucket)
+    bucket.upload("t")
+    assert marked_versions(bucket)
+    words = ("--max-fraction", "1", "--expire-history", "--drop-tags", "*", "--delete-versions")
+    arguments = (*MARKED_ROWS, *words, "--yes", "--json", *bucket.arguments)
+    env = FixedEnv(NOW_MS, uuids=5_000, snapshot_ids=5_000)
+    code = app.main(["erase", location, *arguments], env=env)
+    done = json.loads(capsys.readouterr().out)["result"]
+    assert (code, done["left"], done["is_proved"]) == (0, [], True)
+    assert marked_versions(bucket) == set()
+
+
+def marked_versions(bucket: Bucket) -> set[str]:
+    """The keys of objects of which a version, whatever its age, holds a mark."""
+    found = set()
+    for page in bucket.client.get_paginator("list_object_versions").paginate(Bucket=bucket.name):
+        for entry in page.get("Versions", ()):
+            place = {"Bucket": bucket.name, "Key": entry["Key"], "VersionId": entry["VersionId"]}
+            content = bucket.client.get_object(**place)["Body"].read()
+            if hits_in(content, MARKS):
+                found.add(entry["Key"])
+    return found
 
 
 def test_a_version_is_kept_if_the_object_is_there_again(bucket, erase, monkeypatch):

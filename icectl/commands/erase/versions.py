@@ -1,7 +1,7 @@
 """Previous versions of what an erasure deletes, in buckets that keep them: they go, too.
 
 A journal names the files before they are deleted. Versions of these go once the object itself is
-deleted, if it lies in the table's own places.
+deleted, if it lies in the table's own places. So do versions of journals: they name files by paths.
 """
 
 import re
@@ -11,7 +11,7 @@ from icectl.catalog.protocol import LoadedTable
 from icectl.commands.erase.plan import Left
 from icectl.commit import deletion
 from icectl.commit.deletion import DeletionJournal
-from icectl.commit.journals import ABANDONED_AFTER_MS, journal_location, of_table
+from icectl.commit.journals import ABANDONED_AFTER_MS, journal_location, of_table, uuid_of
 from icectl.entries.files import FileKind, Files, each_row, files
 from icectl.storage.kept import KeepingStore
 from icectl.storage.location import loosest_key, redacted
@@ -80,7 +80,8 @@ def remove(context: TableContext, loaded: LoadedTable) -> tuple[int, list[Left]]
     found = [
         version
         for version in (versions_below(context.store, folder) if named else None) or ()
-        if _plain(version.location) in named and places.holds(version.location)
+        if (_plain(version.location) in named or uuid_of(version.location))
+        and places.holds(version.location)
     ]
     there = {version.location for version in found if version.is_newest and not version.is_marker}
     doomed = [version for version in found if version.location not in there]
@@ -88,6 +89,10 @@ def remove(context: TableContext, loaded: LoadedTable) -> tuple[int, list[Left]]
         failed = remove_versions(context.store, folder, doomed)
     if not failed:
         deletion.discard(context.store, ended)
+        ours = {_plain(journal.location) for journal in ended}
+        again = versions_below(context.store, folder) if ours else None
+        of_ours = [it for it in again or () if _plain(it.location) in ours]
+        failed = remove_versions(context.store, folder, of_ours)
     kept = [
         Left(redacted(it.location), f"a previous version was not deleted: {it.error}")
         for it in failed
