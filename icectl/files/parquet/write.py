@@ -28,6 +28,9 @@ from icectl.files.wkb import Shapes
 _END = 8
 """Bytes behind a footer: its length, and what Parquet files end with."""
 
+_BUFFER_BYTES = 1 << 19
+"""What is encoded before the file gets it: each call waits for other threads of Python."""
+
 _MOST_VALUES = 1024
 """What the writer encodes before it looks at the sizes of page and dictionary."""
 _SAMPLE_BYTES = 1 << 20
@@ -71,6 +74,7 @@ class ParquetWriter:
     ) -> None:
         self._file = file
         self._out = _Holding(file)
+        self._sink = pa.BufferedOutputStream(pa.PythonFile(self._out, mode="w"), _BUFFER_BYTES)
         self._schema = schema
         self._options = options
         self._properties = properties
@@ -94,6 +98,7 @@ class ParquetWriter:
         """Write batches as one row group, with the ids of columns with NaN, and shapes by id."""
         table = pa.Table.from_batches(batches, self._schema)
         self._begun(table).write_table(table, row_group_size=max(1, table.num_rows))
+        self._sink.flush()
         self._with_nan.append(with_nan)
         self._shapes.append(shapes)
 
@@ -103,8 +108,10 @@ class ParquetWriter:
     def close(self) -> Any:
         """Write the footer; what pyarrow would have had it say, as its FileMetaData."""
         writer = self._begun(no_rows(self._schema))
+        self._sink.flush()
         self._out.kept_back = bytearray()
         writer.close()
+        self._sink.flush()
         ending = bytes(self._out.kept_back)  # from before the footer on
         start = len(ending) - _END - int.from_bytes(ending[-_END : -_END // 2], "little")
         footer = changed(ending[start:-_END], self._changes())
@@ -134,7 +141,7 @@ class ParquetWriter:
         if self._writer is None:
             options = self._options
             self._writer = pq.ParquetWriter(
-                self._out,
+                self._sink,
                 self._schema,
                 version="2.6",
                 compression=options.compression,
@@ -155,6 +162,7 @@ class ParquetWriter:
 
     def abandon(self) -> None:
         """Drop a file that is not wanted; without this a footer would be written some day."""
+        self._out.kept_back = bytearray()
         if self._writer is not None:
             self._writer.is_open = False
 
@@ -179,6 +187,9 @@ class _Holding:
         return self._file.tell() + len(self.kept_back or b"")
 
     def flush(self) -> None:
+        """Leave it to what closes the file."""
+
+    def close(self) -> None:
         """Leave it to what closes the file."""
 
 

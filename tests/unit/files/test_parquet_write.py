@@ -1,5 +1,6 @@
 """Parquet files as data files are written: row groups, and which columns get a dictionary."""
 
+import gc
 import io
 
 import numpy as np
@@ -150,6 +151,38 @@ def test_files_are_written_with_what_was_found():
     ]  # fmt: skip
     assert stored.metadata.metadata[b"a"] == b"b"
     assert stored.read().equals(given)
+
+
+class Counting(io.BytesIO):
+    """A file that counts what is written to it at a time."""
+
+    writes = 0
+
+    def write(self, content):
+        self.writes += 1
+        return super().write(content)
+
+
+def test_a_file_gets_many_pages_at_a_time():
+    file, given = Counting(), rows(20_000)
+    writer = ParquetWriter(file, given.schema, ParquetOptions(page_row_limit=500), {})
+    writer.write_row_group(given.to_batches())
+    assert writer.size_bytes == len(file.getvalue())
+    writer.close()
+    pages = 40 * given.num_columns
+    assert file.writes < pages / 10
+    assert pq.ParquetFile(file).read().equals(given)
+
+
+def test_nothing_is_written_to_a_file_that_is_not_wanted():
+    file, given = io.BytesIO(), rows()
+    writer = ParquetWriter(file, given.schema, ParquetOptions(), {})
+    writer.write_row_group(given.to_batches())
+    size_bytes = writer.size_bytes
+    writer.abandon()
+    del writer
+    gc.collect()
+    assert len(file.getvalue()) == size_bytes
 
 
 def test_a_file_without_rows_has_a_footer():
