@@ -10,6 +10,7 @@ pickled, since this process makes them; answers are read as data of the types th
 (wire.py).
 """
 
+import gc
 import io
 import os
 import signal
@@ -124,11 +125,14 @@ class _Worker:
     def start(types: Sequence[type], check: Callable[[], None]) -> "_Worker":
         """Start one. It has its own session: Ctrl-C is for this process alone.
 
-        It imports nothing from the working directory.
+        It imports nothing from the working directory, and collects garbage as rarely as this one.
         """
         own_end, worker_end = socket.socketpair()
         with worker_end:
-            command = f"from {__name__} import _serve; _serve({worker_end.fileno()})"
+            command = (
+                f"import gc; gc.set_threshold{gc.get_threshold()}; "
+                f"from {__name__} import _serve; _serve({worker_end.fileno()})"
+            )
             try:
                 process = subprocess.Popen(  # noqa: S603 - this very program
                     [sys.executable, "-P", "-c", command],

@@ -1,5 +1,6 @@
 """Kernels in worker processes: what they read, ask, tell, raise, and how a crash of one ends."""
 
+import gc
 import io
 import os
 import signal
@@ -40,6 +41,10 @@ def tells(_file, words, tell):
 def tells_and_ends(_file, words, tell):
     tells(_file, words, tell)
     os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def collects_after(_file):
+    yield gc.get_threshold()[0]
 
 
 def process_id(_file):
@@ -102,6 +107,16 @@ def test_what_a_kernel_told_before_a_crash_is_heard(workers):
     with pytest.raises(KernelCrashed):
         workers.call(tells_and_ends, io.BytesIO(), ["a"] * 500, tell=told.append)
     assert told == ["a"] * 500
+
+
+@pytest.mark.parametrize("forked_workers", ["started"], indirect=True)
+def test_a_worker_collects_garbage_as_rarely_as_the_process_that_started_it(workers):
+    before = gc.get_threshold()
+    gc.set_threshold(54_321)
+    try:
+        assert workers.call(collects_after, io.BytesIO()) == (54_321,)
+    finally:
+        gc.set_threshold(*before)
 
 
 def test_a_worker_is_another_process_and_is_kept_for_the_next_file(workers):
