@@ -755,18 +755,20 @@ static void sort_equal(keys *all, i64 low, i64 high, i64 depth, int level) {
 
 static void sort_places(keys *all, i64 low, i64 high, i64 depth, int level) {
     u64 varied = 0;
-    for (int has_ended = 0; !varied && !has_ended; depth += 8) {
+    i64 same = 0; /* bytes that are the same in all keys */
+    for (int has_ended = 0; !has_ended && (!varied || same); depth += same) {
         if (high - low < FEW || level >= DEEPEST) {
             merge_places(all, low, high, depth);
             return;
         }
+        varied = 0;
         for (i64 at = low; at < high; at++) {
             all->words[at] = next_word(all, all->places[at], depth);
             varied |= all->words[at] ^ all->words[low];
             has_ended |= left_of(all, all->places[at], depth) <= 8;
         }
+        for (same = 0; same < 8 && !has_ended && !(varied >> (56 - 8 * same)); same++) continue;
     }
-    depth -= 8;
     if (varied) sort_by_words(all, low, high, varied);
     while (low < high) {
         i64 end = low + 1;

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -564,14 +565,14 @@ class RowSorter:
         """Yield all rows, after the last was added."""
         if not self._runs and not self._sorting:
             if self._waiting:
-                yield from map(_without_keys, _in_order(self._waiting))
+                yield from _in_order(self._waiting)
             return
         if self._waiting:
             self._spill()
         while self._sorting:
             self._keep(0, self._sorting.popleft().result())
         runs = [run for level in reversed(self._runs) for run in level]
-        yield from map(_without_keys, self._merged(runs))
+        yield from self._merged(runs)
 
     def _spill(self) -> None:
         row_count = sum(batch.num_rows for batch in self._waiting)
@@ -581,7 +582,7 @@ class RowSorter:
         path = self._next_path()
 
         def sort() -> _Run:
-            return _write_run(_in_order(rows, part_rows), path, part_rows)
+            return _write_run(_in_order(rows, part_rows, with_keys=True), path, part_rows)
 
         if self._threads == 1:
             self._keep(0, sort())
@@ -610,22 +611,26 @@ class RowSorter:
         if len(self._runs[level]) == _MOST_RUNS:
             runs = self._runs[level]
             part_rows = max(1, *(run.part_rows for run in runs))
-            merged = _write_run(self._merged(runs), self._next_path(), part_rows)
+            rows = self._merged(runs, with_keys=True)
+            merged = _write_run(rows, self._next_path(), part_rows)
             self._keep(level + 1, merged)
             self._runs[level] = []
             for old in runs:
                 old.path.unlink()
 
-    def _merged(self, runs: Sequence["_Run"]) -> Iterator[pa.RecordBatch]:
+    def _merged(
+        self, runs: Sequence["_Run"], *, with_keys: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all runs in order, some of each in memory at a time."""
         steps = _steps(runs, self._memory_bytes)
+        in_order = partial(_in_order, with_keys=with_keys)
         if self._threads == 1:
             for parts in steps:
-                yield from _in_order(parts)
+                yield from in_order(parts)
             return
         sorting: deque[Future[list[pa.RecordBatch]]] = deque()
         for parts in steps:
-            sorting.append(self._started_pool().submit(lambda parts: [*_in_order(parts)], parts))
+            sorting.append(self._started_pool().submit(lambda parts: [*in_order(parts)], parts))
             if len(sorting) > self._threads:
                 yield from sorting.popleft().result()
         while sorting:
@@ -665,13 +670,15 @@ def _keys(rows: pa.RecordBatch) -> pa.Array:
 
 
 def _in_order(
-    batches: list[pa.RecordBatch], most_rows: int | None = None
+    batches: list[pa.RecordBatch], most_rows: int | None = None, *, with_keys: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows with keys in their order; empties the list to save memory."""
+    """Yield rows that have keys in the order of these; empties the list to save memory."""
     # Taking rows from many chunks is far slower than from one.
     rows = pa.concat_batches(batches)
     batches.clear()
     order = order_of(_keys(rows))
+    if not with_keys:
+        rows = _without_keys(rows)
     step = most_rows or batch_rows(rows.num_rows, rows.nbytes)
     for start in range(0, rows.num_rows, step):
         yield pc.take(rows, order.slice(start, step), boundscheck=False)

@@ -81,6 +81,21 @@ def test_rows_come_in_order_and_equal_ones_as_they_were(memory_bytes, distinct):
     assert in_order(given, memory_bytes) == expected
 
 
+@pytest.mark.parametrize("beginning", [b"", b"ab", b"eight by", b"a beginning of many bytes"])
+@pytest.mark.parametrize("lengths", [(8, 9), (4, 5), (0, 30)], ids=str)
+@pytest.mark.parametrize("different", [2, 256])
+def test_keys_that_begin_alike_are_in_the_order_of_their_bytes(beginning, lengths, different):
+    chance = np.random.default_rng(len(beginning) + different)
+    rows = (chance.integers(0, different, chance.integers(*lengths)) for _ in range(2_000))
+    keys = [beginning + bytes(row.tolist()) for row in rows]
+    kinds = [pa.large_binary()]
+    if lengths[1] - lengths[0] == 1:
+        kinds.append(pa.binary(len(keys[0])))
+    for kind in kinds:
+        found = sort_rows.order_of(pa.array([keys[0], *keys], kind).slice(1))
+        assert found.to_pylist() == sorted(range(len(keys)), key=keys.__getitem__)
+
+
 @pytest.fixture
 def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where temporary files go."""
