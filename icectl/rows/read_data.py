@@ -36,6 +36,7 @@ from icectl.files.parquet.schema import (
     field_id,
     is_same_type,
     places_by_id,
+    remembered,
     without_extensions,
 )
 from icectl.files.parquet.shredding import as_parquet, shredded_variants, unfit_type, whole_variants
@@ -138,6 +139,7 @@ def nulls_of(kind: pa.DataType, count: int) -> pa.Array:
 
 Positions = npt.NDArray[np.int64]
 
+_places = remembered(places_by_id)
 _LONG = PrimitiveType("long")
 _UNKNOWN, _VARIANT = PrimitiveType("unknown"), PrimitiveType("variant")
 _SHORT_BYTES = 1 << 20
@@ -335,9 +337,29 @@ def projected(
 
     Raises: Unsupported, for a column that can't be carried over; CorruptTable R-095, R-180.
     """
-    places, maker = places_by_id(list(stored)), _Projection(source, shredding)
-    columns = tuple(maker.column(item, places) for item in schema.fields)
-    return Projection(source, arrow_schema(schema, shredding), columns)
+    arrow, kept = _kept(stored, schema, shredding)
+    if len(kept) < len(arrow):
+        places, maker = places_by_id(list(stored)), _Projection(source, shredding)
+        kept = tuple(maker.column(item, places) for item in schema.fields)
+    return Projection(source, arrow, kept)
+
+
+@remembered
+def _kept(
+    stored: pa.Schema, schema: Schema, shredding: Shredding
+) -> tuple[pa.Schema, tuple["_Column", ...]]:
+    """Return the Arrow schema of a schema, and the columns that are stored just like that."""
+    arrow, places = arrow_schema(schema, shredding), places_by_id(list(stored))
+    columns = []
+    for item, written in zip(schema.fields, arrow, strict=True):
+        place, kind = places.get(item.id, (None, None))
+        if kind is not None and is_same_type(kind, written.type) and not _has_required(item.type):
+            columns.append(_Column(item, place, _unchanged))
+    return arrow, tuple(columns)
+
+
+def _unchanged(column: pa.Array | int) -> pa.Array:
+    return column
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,11 +386,11 @@ class Projection:
         Shape: the schema's columns, one row per stored row, in their order.
         Raises: Unsupported, if a value does not fit its column's type; CorruptTable R-095.
         """
-        places = {field_id(item): at for at, item in enumerate(stored.schema)}
+        places = _places(stored.schema)
         columns = []
         for column in self.columns:
             try:
-                place = None if column.place is None else places[column.field.id]
+                place = None if column.place is None else places[column.field.id][0]
                 with naming(self.file.location):
                     values = column.make(len(positions) if place is None else stored.column(place))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -504,7 +526,7 @@ class _Projection:
             return shredded_variants if is_kept else whole_variants
         is_same = is_same_type(stored, kind)
         if is_same and not _has_required(type_):
-            return lambda column: column
+            return _unchanged
         convert: Convert | None = None
         match type_:
             case StructType() if arrow_types.is_struct(stored):

@@ -72,6 +72,10 @@ _PART_BYTES = 16 << 20
 _PARTS_A_THREAD = 4
 """Several small files are read one after the other, but each thread has so many parts to read."""
 
+_SMALL_FILE_BYTES = 1 << 20
+"""Files smaller than this, on average, are read by one thread: most of the time goes into opening
+them, which several threads do no faster, since one of them runs Python at a time."""
+
 _FEW_ROWS, _FEW_BYTES, _FEW_PARTS = 16_384, 4 << 20, 8
 """Rows, bytes of rows, and parts of a row group up to which batches are joined: each takes time."""
 
@@ -374,7 +378,7 @@ def live_batches(
     yield from streamed_in_threads(
         parts,
         attrgetter("nbytes"),
-        threads=outputs.threads,
+        threads=_reading_threads([file.size_bytes or 0 for file in group.files], outputs),
         most_bytes=_READ_BYTES * outputs.threads,
     )
 
@@ -445,6 +449,10 @@ def _parts(
 
     most = max(1, len(files) // (_PARTS_A_THREAD * outputs.threads))
     return [partial(rows, bundle) for bundle in bundles(sizes, most, _FEW_BYTES)]
+
+
+def _reading_threads(sizes: Sequence[int], outputs: FileOutputs) -> int:
+    return outputs.threads if sum(sizes) >= _SMALL_FILE_BYTES * len(sizes) else 1
 
 
 def _split(file: SourceFile, threads: int) -> Sequence[SourceFile]:
@@ -527,7 +535,8 @@ def _deleted_positions(group: FileGroup, outputs: FileOutputs) -> DeletedPositio
 
     files = group.deletes.position_deletes
     sizes = [deletes.file.size_bytes or 0 for deletes in files]
-    with closing(read_in_threads(add, files, sizes, threads=outputs.threads)) as added:
+    threads = _reading_threads(sizes, outputs)
+    with closing(read_in_threads(add, files, sizes, threads=threads)) as added:
         for _ in added:
             pass
     deleted.check_spelling()

@@ -1,13 +1,13 @@
 """The totals that a rewrite of rows must not change: number of rows, nulls by column, and hash."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from icectl.errors import SelfCheckFailed
 from icectl.files.parquet.metrics import FileMetrics
-from icectl.files.parquet.schema import child_fields, field_id, is_variant
+from icectl.files.parquet.schema import child_fields, field_id, is_variant, remembered
 from icectl.files.row_hash import row_hashes, sum_of
 from icectl.rows.columns import inside
 
@@ -30,8 +30,9 @@ class RowTotals:
         self.row_count += batch.num_rows
         hashes = row_hashes(batch.columns, batch.num_rows)
         self.row_hash = (self.row_hash + sum_of(hashes)) % _MODULUS
-        for place, item in enumerate(batch.schema):
-            self._add_nulls(batch.column(place), item)
+        for number, (place, *inner_path) in _flat_columns(batch.schema):
+            nulls = inside(batch.column(place), tuple(inner_path)).null_count
+            self.null_counts[number] = self.null_counts.get(number, 0) + nulls
 
     def add_totals(self, other: "RowTotals") -> None:
         self.row_count += other.row_count
@@ -39,15 +40,21 @@ class RowTotals:
         for number, count in other.null_counts.items():
             self.null_counts[number] = self.null_counts.get(number, 0) + count
 
-    def _add_nulls(self, column: pa.Array, item: pa.Field) -> None:
-        kind = item.type
-        if not pa.types.is_nested(kind) or is_variant(item):
-            number = field_id(item)
+
+@remembered
+def _flat_columns(schema: pa.Schema) -> Sequence[tuple[int, tuple[int, ...]]]:
+    """Return the id of each column outside of lists and maps, with its place at each level."""
+    return tuple(_flat(schema))
+
+
+def _flat(fields: Iterable[pa.Field], *above: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+    for place, item in enumerate(fields):
+        number, path = field_id(item), (*above, place)
+        if not pa.types.is_nested(item.type) or is_variant(item):
             if number is not None:
-                self.null_counts[number] = self.null_counts.get(number, 0) + column.null_count
-        elif pa.types.is_struct(kind):
-            for place, child in enumerate(child_fields(kind)):
-                self._add_nulls(inside(column, (place,)), child)
+                yield number, path
+        elif pa.types.is_struct(item.type):
+            yield from _flat(child_fields(item.type), *path)
 
 
 def check_rows(before: RowTotals, after: RowTotals, footers: Iterable[FileMetrics]) -> None:

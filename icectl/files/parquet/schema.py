@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pyarrow as pa
 from pyarrow import types as arrow_types
@@ -118,19 +118,25 @@ class Leaf:
 
 
 _Found = TypeVar("_Found")
+_Others = ParamSpec("_Others")
 
 
-def remembered(function: Callable[[pa.Schema], _Found]) -> Callable[[pa.Schema], _Found]:
-    """Let a function of a schema recall its last result: files of a table are mostly alike."""
-    last: tuple[pa.Schema, _Found] | None = None
+def remembered(
+    function: Callable[Concatenate[pa.Schema, _Others], _Found],
+) -> Callable[Concatenate[pa.Schema, _Others], _Found]:
+    """Let a function of a schema recall its last result: files of a table are mostly alike.
+
+    Other arguments are compared too; keywords are not for it.
+    """
+    last: tuple[pa.Schema, tuple[Any, ...], _Found] | None = None
 
     @wraps(function)
-    def recalled(schema: pa.Schema) -> _Found:
+    def recalled(schema: pa.Schema, /, *others: _Others.args, **keywords: _Others.kwargs) -> _Found:
         nonlocal last
         known = last  # another thread may replace it
-        if known is None or not known[0].equals(schema, check_metadata=True):
-            known = last = schema, function(schema)
-        return known[1]
+        if known is None or known[1] != others or not known[0].equals(schema, check_metadata=True):
+            known = last = schema, others, function(schema, *others, **keywords)
+        return known[2]
 
     return recalled
 

@@ -7,7 +7,7 @@ import pytest
 
 from icectl.errors import Unsupported
 from icectl.files.parquet import schema as parquet_schema
-from icectl.files.parquet.schema import FIELD_ID, Leaf
+from icectl.files.parquet.schema import FIELD_ID, Leaf, remembered
 from icectl.format.schema import Schema, schema_from_json
 
 ALL_TYPES = [
@@ -249,3 +249,17 @@ def test_leaves_of_an_extension_type_are_those_of_its_storage():
         Leaf(1, is_repeated=False, type=pa.uuid()),
         Leaf(None, is_repeated=True, type=pa.int32()),
     )
+
+
+def test_what_is_remembered_of_a_schema_is_of_the_other_arguments_too():
+    calls = []
+
+    @remembered
+    def named(schema, more):
+        calls.append(more)
+        return [*schema.names, more]
+
+    one, other = pa.schema([("a", pa.int64())]), pa.schema([("b", pa.int64())])
+    for schema, more in [(one, 1), (one, 1), (one, 2), (other, 2), (other, 2), (one, 2)]:
+        assert named(schema, more) == [*schema.names, more]
+    assert calls == [1, 2, 2, 2]

@@ -43,6 +43,12 @@ WHOLE = Partition(b"", "")
 UNPARTITIONED = PartitionSpec(0, ())
 
 
+@pytest.fixture(autouse=True)
+def threads_for_small_files(monkeypatch):
+    """Files of tests are small, and are read by several threads as large ones are."""
+    monkeypatch.setattr(kernel, "_SMALL_FILE_BYTES", 0)
+
+
 class Group:
     """A group of files in memory that is put together step by step."""
 
@@ -225,6 +231,22 @@ def test_several_threads_sort_as_one_does():
     names = [row["name"] for row in group.rows_after()]
     assert len(names) == 470
     assert names == sorted(names, reverse=True)
+
+
+@pytest.mark.parametrize(("least", "is_alone"), [(0, False), (10**6, True)])
+def test_small_files_are_read_by_one_thread(monkeypatch, least, is_alone):
+    monkeypatch.setattr(kernel, "_SMALL_FILE_BYTES", least)
+    group, readers = deleted_in_row_groups(3), set()
+    read = group.store.open
+
+    def reading(location):
+        if location[0] in "fp":
+            readers.add(threading.current_thread().name)
+        return read(location)
+
+    monkeypatch.setattr(group.store, "open", reading)
+    assert group.run().totals.row_count == 470
+    assert (readers == {threading.current_thread().name}) is is_alone
 
 
 def test_damage_that_a_thread_meets_leaves_no_file():
