@@ -28,7 +28,7 @@ import icectl.commands.expire_snapshots.run  # noqa: F401 - what is timed is imp
 from icectl.cli import app
 from tests.benchmarks import bench_expire
 from tests.benchmarks.measure import median, verdict
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 
 MOST = 0.03
 RUNS = 3
@@ -111,8 +111,7 @@ def main() -> int:
         minutes = (bench_expire.SNAPSHOTS - bench_expire.EXPIRED) * 60 + 30
         expiry = ["expire-snapshots", str(aged), "--older-than", f"{minutes}m"]
         shares = [share(aged, [*expiry, "--retain-last", "1", "--yes"])]
-        table = TableBuilder(Path(folder) / "small", 2)
-        table.append(range(20_000), files=1_000)
+        table = filled_table(Path(folder) / "small", range(20_000), files=1_000)
         table.delete_rows(range(0, 20_000, 40))
         small = ["compact", str(table.directory), "--engine", "local", "--yes"]
         shares.append(share(table.directory, small))

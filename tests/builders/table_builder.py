@@ -782,11 +782,13 @@ class TableBuilder:
         (folder / "version-hint.text").write_text(str(self.version))
 
 
-def filled_table(directory: Path, *ids: Sequence[int], **options: Any) -> TableBuilder:
-    """A table with a commit that adds rows for each of `ids`."""
+def filled_table(
+    directory: Path, *ids: Sequence[int], files: int = 1, **options: Any
+) -> TableBuilder:
+    """A table with a commit for each of `ids`, of so many files a partition."""
     table = TableBuilder(directory, **options)
     for rows in ids:
-        table.append(rows)
+        table.append(rows, files=files)
     return table
 
 

@@ -18,7 +18,7 @@ from tests.benchmarks.compact_tables import build
 from tests.builders.commits import set_properties
 from tests.builders.orphans import edit_metadata
 from tests.builders.rows import head, live_entries, local
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 from tests.cli.conftest import result_of
 
 
@@ -147,8 +147,7 @@ def test_layouts_are_read_as_was_told(run, tmp_path, kind):
 
 
 def test_rows_that_take_no_memory_say_nothing_of_row_groups(tmp_path, run):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(4_000), files=4)
+    table = filled_table(tmp_path / "t", range(4_000), files=4)
     table.set_properties({"write.target-file-size-bytes": "20000"})
     for file in (table.directory / "data").rglob("*.parquet"):
         pq.write_table(pa.table({"other": pa.nulls(10)}), file)
@@ -157,8 +156,7 @@ def test_rows_that_take_no_memory_say_nothing_of_row_groups(tmp_path, run):
 
 
 def test_a_tiny_target_size_is_no_error_of_an_option_that_advice_has_not(tmp_path, run):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(400), files=4)
+    table = filled_table(tmp_path / "t", range(400), files=4)
     table.set_properties({"write.target-file-size-bytes": "1"})
     told = result_of(run("inspect", table.location, "advice", "--columns", "id", "--json"))
     assert told["target_file_size_bytes"] == 1

@@ -20,7 +20,7 @@ from tests.builders.broken import (
     r140_a_statistics_file_of_another_size,
 )
 from tests.builders.rows import current_metadata
-from tests.builders.table_builder import START_MS, TableBuilder
+from tests.builders.table_builder import START_MS, filled_table
 from tests.stores.fixed_env import FixedEnv
 
 PAGE = Path(__file__).parents[2] / "docs" / "broken-tables.md"
@@ -95,8 +95,7 @@ def place() -> Iterator[Path]:
 def test_the_page_shows_what_its_commands_print(name, place, capsys, request):
     page = PAGE.read_text("utf-8")
     (shown,) = [found[2] for found in SHOWN.finditer(page) if found[1] == name]
-    table = TableBuilder(place / "t", partitioning="identity")
-    table.append(range(12), files=2)
+    table = filled_table(place / "t", range(12), files=2, partitioning="identity")
     table.append(range(12, 24))
     table.delete_rows([13, 14, 20])
     TABLES[name](Broken(place / "t"))

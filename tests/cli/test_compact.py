@@ -323,8 +323,7 @@ def test_tables_that_want_other_files_are_refused(tmp_path, compact):
 def test_a_folder_whose_name_is_too_long_is_told_with_a_way_out(tmp_path, compact, monkeypatch):
     long = PartitionField((2,), 1000, "c" * 5000, parse_transform("identity"))
     monkeypatch.setitem(PARTITIONINGS, "long", (long,))
-    table = TableBuilder(tmp_path)
-    table.append(range(10), files=2)
+    table = filled_table(tmp_path, range(10), files=2)
     table.respec("long")
     before = sorted(path for path in tmp_path.rglob("*") if path.is_file())
     ended = compact(tmp_path, *SMALL)

@@ -27,7 +27,7 @@ from tests.builders.broken_tree import (
 from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.orphans import age
 from tests.builders.rows import current_metadata, ids_of, local, read_metadata
-from tests.builders.table_builder import TableBuilder, filled_table, worn_table
+from tests.builders.table_builder import filled_table, worn_table
 
 ORPHANS = ("remove-orphans", "--older-than", "2d", "--max-fraction", "1")
 QUARANTINE = (*ORPHANS, "--quarantine", "QUARANTINE")
@@ -240,8 +240,7 @@ def test_r063_an_entry_of_data_with_the_path_of_deletes_is_refused(broken, capsy
 
 
 def test_r066_a_table_of_version_1_with_a_file_twice_is_not_migrated(tmp_path, capsys):
-    table = TableBuilder(tmp_path / "t", 1)
-    table.append(range(4), files=2)
+    table = filled_table(tmp_path / "t", range(4), files=2, format_version=1)
     table.append(range(4, 8), files=2)
     broken = Broken(table.directory)
     other = broken.entries()[-1]["data_file"]["file_path"]

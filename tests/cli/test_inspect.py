@@ -282,8 +282,7 @@ def test_columns_are_chosen_in_order_and_below_a_column(inspect, table):
 
 
 def test_files_of_all_snapshots_are_those_of_every_manifest_once(inspect, tmp_path):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(4), files=2)
+    table = filled_table(tmp_path / "t", range(4), files=2)
     table.remove_data_files(1)
     now = result(inspect(table.location, "files", "--json"))
     ever = result(inspect(table.location, "files", "--all-snapshots", "--json"))
@@ -371,8 +370,7 @@ def test_changes_count_files_and_rows_between_snapshots(inspect, table):
 
 
 def test_a_rewrite_shows_as_files_added_and_removed(inspect, tmp_path):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(9), files=3)
+    table = filled_table(tmp_path / "t", range(9), files=3)
     table.replace_data_files(2)
     found = result(inspect(table.location, "changes", "--json"))
     counts = ("added_files", "added_rows", "removed_files", "removed_rows")
@@ -409,8 +407,7 @@ def test_clustering_counts_the_files_that_hold_a_value(inspect, tmp_path, layout
 
 
 def test_clustering_of_many_columns_is_that_of_a_few_at_a_time(inspect, tmp_path, monkeypatch):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(40), files=4)
+    table = filled_table(tmp_path / "t", range(40), files=4)
     every = result(inspect(table.location, "clustering", "--json"))
     assert len(every["columns"]) > 3
     scans: list[int] = []
@@ -631,8 +628,7 @@ def test_tree_tells_what_deletes_apply_to(inspect, tmp_path, version):
 
 
 def test_tree_counts_what_the_limit_leaves_out(inspect, tmp_path):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(9), files=9)
+    table = filled_table(tmp_path / "t", range(9), files=9)
     out = inspect(table.location, "tree", "--limit", 2).out.splitlines()
     assert out[-1].startswith("            `-- 7 more files, ")
     assert all(ord(character) < 128 for line in out for character in line)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.builders.rows import current_metadata, live_entries, read_metadata
-from tests.builders.table_builder import START_MS, TableBuilder
+from tests.builders.table_builder import START_MS, TableBuilder, filled_table
 from tests.builders.tree_table import data_files, remove_data_files, upgrade
 from tests.cli.conftest import HOUR_MS, Inspect, checked_document, result
 from tests.stores.fixed_env import FixedEnv
@@ -73,8 +73,7 @@ SAME_OF_CHECKS = ("small_files", "delete_debt", "file_sizes")
 
 def build(directory: Path, version: int) -> TableBuilder:
     """A table with deletes of every kind that its version has, in two partition fields."""
-    table = TableBuilder(directory, format_version=version, partitioning="two")
-    table.append(range(12), files=3)
+    table = filled_table(directory, range(12), files=3, format_version=version, partitioning="two")
     table.append(range(12, 24))
     table.delete_rows([1, 2, 13])
     if version == 2:

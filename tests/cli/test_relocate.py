@@ -175,8 +175,7 @@ def test_tables_of_a_catalog_that_share_their_metadata_folder_keep_its_files(tmp
 
 def test_pyiceberg_reads_what_was_relocated(tmp_path, relocate):
     built, moved = tmp_path / "built", tmp_path / "moved"
-    table = TableBuilder(built, format_version=2)
-    table.append(range(9), files=2)
+    table = filled_table(built, range(9), files=2)
     table.delete_rows([1, 4])
     before = StaticTable.from_metadata(table.metadata_location).scan().to_arrow().to_pylist()
     built.rename(moved)

@@ -58,8 +58,7 @@ def test_a_lost_list_is_made_anew_of_the_snapshot_before_and_the_manifests_that_
 
 @pytest.mark.parametrize("loss", [Path.unlink, lambda path: path.write_bytes(b"Obj\x01")])
 def test_the_first_snapshot_has_what_it_added(repair, tmp_path, loss):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(4), files=2)
+    table = filled_table(tmp_path / "t", range(4), files=2)
     tell(table.directory)
     before = rows(table.directory)
     loss(Path(head(table.directory)["manifest-list"]))

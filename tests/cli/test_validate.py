@@ -263,8 +263,7 @@ def test_a_table_without_snapshot_is_clean_at_every_level(validate, tmp_path):
 
 
 def test_many_findings_of_a_rule_are_cut_without_verbose(validate, tmp_path):
-    built = TableBuilder(tmp_path / "many")
-    built.append(range(30), files=30)
+    built = filled_table(tmp_path / "many", range(30), files=30)
     for row in built.live():
         path_of(row["location"]).unlink()
     ended = validate(built.location)

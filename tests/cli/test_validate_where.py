@@ -6,7 +6,7 @@ import pytest
 
 from icectl.cli import session
 from icectl.storage.local.store import LocalStore
-from tests.builders.table_builder import START_MS, TableBuilder
+from tests.builders.table_builder import START_MS, TableBuilder, filled_table
 from tests.builders.tree_table import upgrade
 from tests.cli.conftest import result
 from tests.stores.fixed_env import FixedEnv
@@ -73,8 +73,7 @@ def test_damage_shows_if_it_can_match(validate, tmp_path, form, category, code):
 
 @pytest.mark.parametrize("form", [2, "eager"])
 def test_files_of_a_manifest_are_chosen_by_their_metrics(validate, tmp_path, form):
-    table = TableBuilder(tmp_path / "t", 2)
-    table.append(range(8), files=4)
+    table = filled_table(tmp_path / "t", range(8), files=4)
     table.delete_rows([1, 6])
     if form == "eager":
         upgrade(tmp_path / "t", FixedEnv(START_MS + 10**8), "--eager")

@@ -83,16 +83,14 @@ def _of_appended_files(directory: Path) -> None:
 
 def _of_many_deletes(directory: Path) -> None:
     """Rows of two data files, deleted by delete files that they share."""
-    table = TableBuilder(directory)
-    table.append(range(12), files=2)
+    table = filled_table(directory, range(12), files=2)
     table.delete_rows([1, 8])
     table.delete_rows([2, 9])
 
 
 def _of_upserts(directory: Path, version: int) -> None:
     """Rows deleted by value and inserted again, beside rows that are deleted by position."""
-    table = TableBuilder(directory, format_version=version)
-    table.append(range(12), files=2)
+    table = filled_table(directory, range(12), files=2, format_version=version)
     table.delete_rows([1, 8])
     for keys in ([2, 9], [3]):
         table.delete_rows(keys, kind="equality")

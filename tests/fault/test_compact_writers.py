@@ -23,7 +23,7 @@ from icectl.storage.local.store import LocalStore
 from tests.builders.commits import set_properties
 from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.rows import head, live_entries
-from tests.builders.table_builder import SCHEMA, TableBuilder, make_rows
+from tests.builders.table_builder import SCHEMA, TableBuilder, filled_table, make_rows
 from tests.builders.twins import TreeTwin, Twin, grown
 from tests.fault.changing import COMPACT, run
 from tests.fault.writers import (
@@ -247,8 +247,7 @@ def test_v4_033_a_table_of_another_layout_meanwhile_gets_no_snapshot_of_the_old_
 
 
 def test_rule_9_without_a_group_that_holds_nothing_is_committed(tmp_path):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(20), files=4)
+    table = filled_table(tmp_path / "t", range(20), files=4)
     store = MeanwhileStore(lambda: table.remove_data_files(2))
     code, document = compact(table, store)
     assert (code, document["error"]["id"]) == (11, "commit-conflict")
@@ -291,8 +290,7 @@ def test_rule_12_the_start_may_expire_while_its_files_are_live(tmp_path):
 @pytest.mark.parametrize("version", [2, 3])
 def test_rule_15_deletes_go_with_the_files_that_they_meant(tmp_path, version):
     """One that names files of two groups stays while one of these is in the table."""
-    table = TableBuilder(tmp_path / "t", format_version=version)
-    table.append(range(8), files=2)
+    table = filled_table(tmp_path / "t", range(8), files=2, format_version=version)
     table.append(range(100, 180), files=1)
     table.delete_rows([1, 5, 101])
     code, document = compact(table, None, "--target-file-size", "4KiB", "--max-file-size", "64KiB")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from icectl.cli.app import main
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 from tests.conftest import S3Server
 
 pytestmark = [pytest.mark.s3]
@@ -19,8 +19,7 @@ def s3_table(
     """A table of three snapshots at s3://inspected/wh/orders, and the options to reach it."""
     location = f"s3://{BUCKET}/wh/orders"
     directory = tmp_path_factory.mktemp("orders")
-    table = TableBuilder(directory, partitioning="identity", location=location)
-    table.append(range(30), files=2)
+    table = filled_table(directory, range(30), files=2, partitioning="identity", location=location)
     table.append(range(30, 60))
     table.delete_rows([1, 2, 31])
     client = s3_server.client

@@ -17,7 +17,7 @@ from tests.builders.broken import (
     r130_more_nulls_than_values,
 )
 from tests.builders.rows import current_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 from tests.fault.changing import run
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
@@ -44,8 +44,7 @@ def ids(directory: Path, row_filter: str = "id >= 0") -> list[int]:
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 def test_pyiceberg_finds_every_row_of_a_repaired_table(damage, tmp_path):
-    table = TableBuilder(tmp_path / "t", partitioning="identity")
-    table.append(range(12), files=2)
+    table = filled_table(tmp_path / "t", range(12), files=2, partitioning="identity")
     table.append(range(12, 24))
     table.remove_data_files(1)
     table.delete_rows([13, 14, 20])

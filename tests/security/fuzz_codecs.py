@@ -46,7 +46,7 @@ from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FileStatus
 from tests.builders.rows import current_metadata
 from tests.builders.rows import read_metadata as members_of
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 from tests.builders.twins import twins
 from tests.stores.fixed_env import FixedEnv
 
@@ -61,8 +61,7 @@ Codec = Callable[[bytes], object]
 
 def seeds(folder: Path) -> Mapping[str, tuple[Codec, bytes]]:
     """A valid file of each kind, and what reads it."""
-    table = TableBuilder(folder / "t", format_version=3, partitioning="two")
-    table.append(range(12), files=3)
+    table = filled_table(folder / "t", range(12), files=3, format_version=3, partitioning="two")
     table.delete_rows([1, 2])
     metadata = current_metadata(folder / "t")
     members = members_of(metadata)

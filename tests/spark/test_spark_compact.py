@@ -17,7 +17,7 @@ import pytest
 
 from tests.builders.compactions import build, lineage
 from tests.builders.rows import current_metadata, head, live_entries, read_metadata, read_rows
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 from tests.cli.test_compact_repartition import build as with_wrong_partitions
 from tests.cli.test_compact_repartition import rules_found
 from tests.conftest import ROOT
@@ -103,8 +103,7 @@ def skewed(directory: Path) -> None:
 def make(folder: Path, name: str) -> None:
     case = CASES[name]
     if name == "overlapping":
-        table = TableBuilder(folder / name)
-        table.append(range(0, 1_200, 2), files=6)
+        table = filled_table(folder / name, range(0, 1_200, 2), files=6)
         table.append(range(301, 701, 4), files=2)
         return
     if name in LARGE:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import filled_table
 from tests.spark.conftest import icectl, read_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -14,8 +14,7 @@ def test_deleted_rows_of_a_table_without_a_scheme_stay_deleted(tmp_path):
     """Of version 2 with position delete files, and of version 3 with vectors."""
     files, vectors = tmp_path / "v2", tmp_path / "v3"
     for directory, version in ((files, 2), (vectors, 3)):
-        table = TableBuilder(directory, format_version=version)
-        table.append(range(10), files=2)
+        table = filled_table(directory, range(10), files=2, format_version=version)
         table.delete_rows([3, 7])
         table.ref("audit", "branch")
         table.append(range(10, 14))

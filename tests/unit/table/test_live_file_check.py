@@ -24,7 +24,7 @@ from icectl.table.manifests import scan_manifests
 from icectl.table.reachable import References, all_manifests
 from tests.builders.broken import Record, read_records, rewrite_avro
 from tests.builders.expiry import context_of
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 
 READER = context_of(concurrency=2)
 
@@ -36,8 +36,7 @@ def weak(locations: pa.Array | pa.ChunkedArray) -> Hashes:
 
 @pytest.fixture
 def table(tmp_path):
-    built = TableBuilder(tmp_path / "t")
-    built.append(range(6), files=3)
+    built = filled_table(tmp_path / "t", range(6), files=3)
     built.append(range(6, 12), files=3)
     return built
 

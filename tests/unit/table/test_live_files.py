@@ -226,8 +226,7 @@ def test_of_position_deletes_only_those_that_were_not_read_are(table):
 
 
 def test_l2_older_position_deletes_of_version_4_name_files_with_a_scheme(tmp_path):
-    table = TableBuilder(tmp_path / "t", partitioning="none")
-    table.append(range(10), files=2)
+    table = filled_table(tmp_path / "t", range(10), files=2, partitioning="none")
     table.delete_rows([1, 8])
     upgrade(table.directory, FixedEnv(), "--lazy")
     metadata = read_metadata(current_metadata(table.directory).read_bytes())

@@ -45,8 +45,7 @@ TABLE = history([(1, None, "2026-01-01T00:00:00Z")], {"main": {"head": 1}})
 
 @pytest.fixture
 def table(tmp_path: Path) -> TableBuilder:
-    built = TableBuilder(tmp_path / "t", merge_manifests_above=1)
-    built.append(range(4), files=2)
+    built = filled_table(tmp_path / "t", range(4), files=2, merge_manifests_above=1)
     built.append(range(4, 8), files=2)
     built.delete_rows([1])
     built.remove_data_files(1)
@@ -157,8 +156,7 @@ def test_files_stay_found_however_often_repeated_ones_are_dropped(tmp_path, monk
 
 def test_repeated_files_are_dropped_once_there_are_more_than_so_many(tmp_path, monkeypatch):
     monkeypatch.setattr(table_manifests, "_TOGETHER_BYTES", 1)
-    built = TableBuilder(tmp_path / "t")
-    built.append(range(4), files=4)
+    built = filled_table(tmp_path / "t", range(4), files=4)
     metadata = built.metadata
     (manifest,) = all_manifests(
         manifests_by_snapshot(READER, metadata, metadata.snapshots), metadata.snapshots

@@ -19,7 +19,7 @@ from tests.builders.broken import Broken, in_first, read_records, rewrite_avro
 from tests.builders.lost_lists import CHANGES, EVERY, SPOILT, grown, lose_list, new_manifest, tell
 from tests.builders.lost_manifests import Failing, listed, reader_of, with_snapshot
 from tests.builders.rows import current_metadata
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 
 FACTS = (
     "location", "content_offset", "record_count", "snapshot_id", "sequence_number",
@@ -122,8 +122,7 @@ def test_nothing_is_proved_where_something_is_missing_of_the_proof(
 
 
 def test_the_first_snapshot_has_what_it_added(tmp_path):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(4), files=2)
+    table = filled_table(tmp_path / "t", range(4), files=2)
     tell(table.directory)
     expected = facts(head_of(table))
     lose_list(table.directory)

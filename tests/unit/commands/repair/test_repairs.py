@@ -496,8 +496,7 @@ def test_metrics_are_taken_from_the_footer_where_they_are_wrong(table, of_manife
 
 
 def test_only_the_files_that_are_named_are_looked_at(tmp_path):
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(7), files=2)
+    table = filled_table(tmp_path / "t", range(7), files=2)
     _, first = narrow(table, 4)
     manifest, second = narrow(table, 3)
     for finding, places in (

@@ -27,7 +27,7 @@ from icectl.table.manifests import load_entries
 from tests.builders.broken import read_records
 from tests.builders.expiry import context_of
 from tests.builders.lost_manifests import listed, lose, reader_of, relist, snapshot_of
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, filled_table
 
 SNAPSHOT_ID = 77
 
@@ -35,8 +35,7 @@ SNAPSHOT_ID = 77
 @pytest.fixture
 def table(tmp_path: Path) -> TableBuilder:
     """Appends of 3 rows in two files and of 3 in one, the newer one first in the list."""
-    built = TableBuilder(tmp_path / "t")
-    built.append(range(3), files=2)
+    built = filled_table(tmp_path / "t", range(3), files=2)
     built.append(range(3, 6))
     return built
 

@@ -375,8 +375,7 @@ def test_files_of_other_specs_keep_partitions_from_being_overwritten(tmp_path):
 
 def test_deletes_of_before_an_upgrade_go_on_deleting(tmp_path):
     """Position and equality deletes of version 2, below vectors of version 4."""
-    table = TableBuilder(tmp_path / "t", 2)
-    table.append(range(40), files=2)
+    table = filled_table(tmp_path / "t", range(40), files=2)
     table.delete_rows([1, 2, 30])
     table.delete_rows([4, 31], kind="equality")
     words = ["upgrade-to-v4", "--layout=sfc-1", table.location, "--yes", "--quiet"]
