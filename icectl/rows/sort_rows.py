@@ -17,12 +17,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -48,6 +46,7 @@ from icectl.format.types import (
     type_text,
 )
 from icectl.rows.columns import has_order, inside, is_real, path_to
+from icectl.rows.curves import BYTES, Words, bits_in_turn, hilbert
 from icectl.rows.partition_rows import Partitioner
 
 _PART_OF_NAME = r"(?:`(?:[^`]|``)+`|[^\W\d]\w*)"
@@ -77,7 +76,6 @@ _SUPPORTED = (
 )
 _IN_BACKTICKS = "a name with other characters stands in backticks, not in double quotes"
 _FEWEST_ON_CURVE = 2
-_HILBERT_BITS = 20
 _ALL = (0, 2**64 - 1)
 """The range of a column of which bounds show none."""
 
@@ -272,13 +270,9 @@ def _column(option: str, text: str, schema: Schema) -> NestedField:
     return item
 
 
-Words = npt.NDArray[np.uint64]
-
 _SIGN = np.uint64(1 << 63)
 _NOTHING = pa.scalar(b"", pa.large_binary())
 _UUID_BYTES = 16
-_Z_BYTES = 8
-"""Bytes of each column in a z-value: of text and bytes the beginning."""
 _PART_BYTES, _PARTS = 512 << 10, 64
 """Bytes of a run that are read at a time, unless a row is wider; the fewest parts of a run."""
 _KEYED_BYTES = 16 << 20
@@ -317,11 +311,7 @@ class SortKeys:
             ranges = self.curve.ranges or [_ALL] * len(words)
             words = [_spread(word, *ends) for word, ends in zip(words, ranges, strict=True)]
             return _of_one_width(bits_in_turn(hilbert(words) if self.curve.is_hilbert else words))
-        parts = [part for key in self.keys for part in _parts(batch, key)]
-        octets = [part for part in parts if isinstance(part, np.ndarray)]
-        if len(octets) == len(parts):
-            return _of_one_width(np.concatenate(octets, axis=1))
-        return pc.binary_join_element_wise(*map(_as_binary, parts), _NOTHING)
+        return joined([part for key in self.keys for part in _parts(batch, key)])
 
 
 def _spread(words: Words, low: int, high: int) -> Words:
@@ -330,41 +320,6 @@ def _spread(words: Words, low: int, high: int) -> Words:
     if high == low or factor == 1:
         return words
     return (np.clip(words, np.uint64(low), np.uint64(high)) - np.uint64(low)) * np.uint64(factor)
-
-
-def hilbert(words: Sequence[Words]) -> list[Words]:
-    """Return numbers whose bits in turn, the highest first, are places on a Hilbert curve.
-
-    The curve goes through the highest 20 bits of each. Method: J. Skilling, Programming the Hilbert
-    curve, 2004.
-    """
-    axes = [word.copy() for word in words]
-    first, last = axes[0], axes[-1]
-    bits = [np.uint64(1 << (63 - level)) for level in range(_HILBERT_BITS)]
-    whole = np.uint64(2**64 - (1 << (64 - _HILBERT_BITS)))
-    for bit in bits[:-1]:
-        below = np.uint64(bit - np.uint64(1)) & whole
-        for axis in axes:
-            is_set = (axis & bit) != 0
-            first ^= np.where(is_set, below, np.uint64(0))
-            swapped = np.where(is_set, np.uint64(0), (first ^ axis) & below)
-            first ^= swapped
-            np.bitwise_xor(axis, swapped, out=axis)
-    for before, axis in pairwise(axes):
-        np.bitwise_xor(axis, before, out=axis)
-    turned = np.zeros_like(first)
-    for bit in bits[:-1]:
-        turned ^= np.where((last & bit) != 0, np.uint64(bit - np.uint64(1)) & whole, np.uint64(0))
-    return [axis ^ turned for axis in axes]
-
-
-def bits_in_turn(words: Sequence[Words]) -> Octets:
-    """Return the bits of all columns in turn, the highest first."""
-    count = len(words[0])
-    stacked = np.ascontiguousarray(np.stack(words, axis=1), ">u8")
-    bits = np.unpackbits(stacked.view(np.uint8).reshape(count, len(words), _Z_BYTES), axis=2)
-    in_turn = bits.transpose(0, 2, 1).reshape(count, 8 * _Z_BYTES * len(words))
-    return np.packbits(in_turn, axis=1)
 
 
 def sort_keys(order: RowOrder, schema: Schema, batches: pa.Schema) -> SortKeys:
@@ -402,10 +357,20 @@ def _source(batch: pa.RecordBatch, key: _Key) -> pa.Array:
     return inside(batch.column(key.path[0]), key.path[1:])
 
 
-def _parts(batch: pa.RecordBatch, key: _Key) -> list[Octets | pa.Array]:
-    """Return the parts of one key of each row: a byte for null or not, and the value (R-084).
+KeyPart: TypeAlias = Octets | pa.Array
+"""A part of each row's key: a line of bytes a row, or byte strings where their lengths differ."""
 
-    Shape: a line of bytes a row, or a byte string where their lengths differ.
+
+def joined(parts: Sequence[KeyPart]) -> pa.Array:
+    """Return the keys that have some parts, all of one width if the parts have one."""
+    octets = [part for part in parts if isinstance(part, np.ndarray)]
+    if len(octets) == len(parts):
+        return _of_one_width(np.concatenate(octets, axis=1))
+    return pc.binary_join_element_wise(*map(_as_binary, parts), _NOTHING)
+
+
+def _parts(batch: pa.RecordBatch, key: _Key) -> list[KeyPart]:
+    """Return the parts of one key of each row: a byte for null or not, and the value (R-084).
 
     Raises: Unsupported, for a value that the transform does not take.
     """
@@ -415,10 +380,20 @@ def _parts(batch: pa.RecordBatch, key: _Key) -> list[Octets | pa.Array]:
     except ValueError as error:
         raise Unsupported(f"a row can't be sorted by {key.transform.text}: {error}") from error
     kind = result_type(key.transform, key.type_) or key.type_
-    ordered = _ordered(kind, values, is_descending=key.is_descending)
+    return value_parts(kind, values, key.null_byte, is_descending=key.is_descending)
+
+
+def value_parts(
+    type_: Type, values: pa.Array, null_byte: int, *, is_descending: bool = False
+) -> list[KeyPart]:
+    """Return the parts of a key that sort values of a type (R-084).
+
+    With 0 for `null_byte` nulls are first, with 1 they are last.
+    """
+    ordered = _ordered(type_, values, is_descending=is_descending)
     present = values.is_valid()
     is_present = present.to_numpy(zero_copy_only=False)
-    marks = np.where(is_present, np.uint8(1 - key.null_byte), np.uint8(key.null_byte))
+    marks = np.where(is_present, np.uint8(1 - null_byte), np.uint8(null_byte))
     if isinstance(ordered, np.ndarray):
         ordered[~is_present] = 0
     else:
@@ -441,7 +416,7 @@ def _ordered(type_: Type, column: pa.Array, *, is_descending: bool) -> Octets | 
         start = int(spans.starts[0]) if len(column) else 0
         octets = spans.content[start : start + width * len(column)].reshape(-1, width)
     else:
-        octets = _word(type_, column).astype(">u8").view(np.uint8).reshape(-1, _Z_BYTES)
+        octets = _word(type_, column).astype(">u8").view(np.uint8).reshape(-1, BYTES)
     return octets ^ np.uint8(turned)
 
 
@@ -475,8 +450,8 @@ def _word(type_: Type, column: pa.Array) -> Words:
         words = np.where(bits & _SIGN != 0, ~bits, bits | _SIGN)
     else:
         spans = byte_strings(column)
-        octets = np.zeros((len(column), _Z_BYTES), np.uint8)
-        for place in range(_Z_BYTES):
+        octets = np.zeros((len(column), BYTES), np.uint8)
+        for place in range(BYTES):
             rows = np.flatnonzero(spans.lengths > place)
             octets[rows, place] = spans.content[spans.starts[rows] + place]
         words = octets.view(">u8").reshape(-1).astype(np.uint64)
@@ -523,7 +498,11 @@ class Sorting:
     memory_bytes: int
 
 
-KeyMaker = SortKeys | RowKeys
+class KeyMaker(Protocol):
+    """Makes keys of rows."""
+
+    def of(self, batch: pa.RecordBatch, /) -> pa.Array:
+        """Return the key of each row, as SortKeys.of does."""
 
 
 class RowSorter:
@@ -533,9 +512,12 @@ class RowSorter:
     Cost: twice `memory_bytes`, keys included, and as much for each of several threads.
     """
 
-    def __init__(self, memory_bytes: int, threads: int = 1) -> None:
+    def __init__(
+        self, memory_bytes: int, threads: int = 1, *, compression: str | None = None
+    ) -> None:
         self._memory_bytes = memory_bytes
         self._threads = threads
+        self._options = pa.ipc.IpcWriteOptions(compression=compression)
         self._pool: ThreadPoolExecutor | None = None
         self._sorting: deque[Future[_Run]] = deque()
         self._waiting: list[pa.RecordBatch] = []
@@ -582,7 +564,9 @@ class RowSorter:
         path = self._next_path()
 
         def sort() -> _Run:
-            return _write_run(_in_order(rows, part_rows, with_keys=True), path, part_rows)
+            return _write_run(
+                _in_order(rows, part_rows, with_keys=True), path, part_rows, self._options
+            )
 
         if self._threads == 1:
             self._keep(0, sort())
@@ -612,7 +596,7 @@ class RowSorter:
             runs = self._runs[level]
             part_rows = max(1, *(run.part_rows for run in runs))
             rows = self._merged(runs, with_keys=True)
-            merged = _write_run(rows, self._next_path(), part_rows)
+            merged = _write_run(rows, self._next_path(), part_rows, self._options)
             self._keep(level + 1, merged)
             self._runs[level] = []
             for old in runs:
@@ -680,8 +664,12 @@ def _in_order(
     if not with_keys:
         rows = _without_keys(rows)
     step = most_rows or batch_rows(rows.num_rows, rows.nbytes)
+    is_sorted = np.array_equal(order.to_numpy(), np.arange(rows.num_rows))
     for start in range(0, rows.num_rows, step):
-        yield pc.take(rows, order.slice(start, step), boundscheck=False)
+        if is_sorted:
+            yield rows.slice(start, step)
+        else:
+            yield pc.take(rows, order.slice(start, step), boundscheck=False)
     del rows, order
     pa.default_memory_pool().release_unused()  # the pool of each thread keeps what it freed
 
@@ -755,12 +743,14 @@ def _count_up_to(limit: bytes | None, keys: pa.Array, *, with_limit: bool) -> in
     return find(range(len(keys)), limit, key=lambda at: keys[at].as_py())
 
 
-def _write_run(rows: Iterator[pa.RecordBatch], path: Path, part_rows: int) -> _Run:
+def _write_run(
+    rows: Iterator[pa.RecordBatch], path: Path, part_rows: int, options: pa.ipc.IpcWriteOptions
+) -> _Run:
     with pa.OSFile(str(path), "wb") as file, ExitStack() as stack:
         to = None
         for batch in rows:
             if to is None:
-                to = stack.enter_context(pa.ipc.new_file(file, batch.schema))
+                to = stack.enter_context(pa.ipc.new_file(file, batch.schema, options=options))
             for start in range(0, batch.num_rows, part_rows):
                 to.write_batch(batch.slice(start, part_rows))
     return _Run(path, pa.ipc.open_file(pa.OSFile(str(path), "rb")), part_rows)

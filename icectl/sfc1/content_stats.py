@@ -631,19 +631,33 @@ def recover(
     """
     if not width:
         return pa.repeat(pa.scalar(b"", pa.binary()), count)
-    is_unknown = pa.repeat(pa.scalar(value=False), count)
-    absent: tuple[Type, pa.Array] = (PrimitiveType("int"), pa.nulls(count, pa.int32()))
-    columns = [absent] * width
+    values, is_unknown = tuple_values(stats, count, fields)
+    types: list[Type] = [PrimitiveType("int")] * width
+    columns = [pa.nulls(count, pa.int32())] * width
+    for item, column in zip(fields, values, strict=True):
+        types[item.place], columns[item.place] = item.type, column
+    keys = encode_keys(types, columns)
+    return pc.if_else(is_unknown, pa.scalar(UNKNOWN_KEY, pa.binary()), keys)
+
+
+def tuple_values(
+    stats: pa.StructArray | None, count: int, fields: Sequence[TupleField]
+) -> tuple[Sequence[pa.Array], pa.Array]:
+    """Return the values of each field, and of which entries one is not told (sfc-1 5.4).
+
+    Shape: columns of the fields' types, with one value an entry.
+    """
     groups = {} if stats is None else by_field_id(stats)
+    is_unknown, columns = pa.repeat(pa.scalar(value=False), count), []
     for item in fields:
         group = groups.get(group_id(item.stats_id))
         if group is None:
-            return pa.repeat(pa.scalar(UNKNOWN_KEY, pa.binary()), count)
-        values, is_unknown_here = _values(group, item)
-        is_unknown = pc.or_(is_unknown, is_unknown_here)
-        columns[item.place] = (item.type, values)
-    keys = encode_keys([type_ for type_, _ in columns], [column for _, column in columns])
-    return pc.if_else(is_unknown, pa.scalar(UNKNOWN_KEY, pa.binary()), keys)
+            values, unknown_here = pa.nulls(count, bound_type(item.type)), pa.scalar(value=True)
+        else:
+            values, unknown_here = _values(group, item)
+        is_unknown = pc.or_(is_unknown, unknown_here)
+        columns.append(values)
+    return columns, is_unknown
 
 
 def _values(group: pa.StructArray, item: TupleField) -> tuple[pa.Array, pa.Array]:

@@ -95,6 +95,11 @@ class TreeSchema:
             message = f"there are no statistics under the id {error}, which spec {spec_id} needs"
             raise Unsupported(message, rule="V4-015") from error  # V4-014, V4-015
 
+    def can_hold(self, spec_id: int) -> bool:
+        """Return whether statistics can hold all tuples of a spec (sfc-1 X6)."""
+        spec = self.metadata.spec(spec_id)
+        return spec is not None and None not in result_types(spec, self.metadata.schemas)
+
     def stored(self, rows: pa.Table) -> pa.Table:
         """Rows with locations as they are written: relative where the table wants it (sfc-1 L4)."""
         if not relative_base(self.metadata):
@@ -432,9 +437,7 @@ def can_move(facts: TreeSchema, rows: pa.Table) -> bool:
     deletes = live_rows(of_contents(judged, Content.POSITION_DELETES))
     if set(deletes["file_format"].unique().to_pylist()) - {FileFormat.PUFFIN}:
         return False
-    specs = [facts.metadata.spec(number) for number in rows["spec_id"].unique().to_pylist()]
-    schemas = facts.metadata.schemas
-    return all(spec is not None and None not in result_types(spec, schemas) for spec in specs)
+    return all(facts.can_hold(number) for number in rows["spec_id"].unique().to_pylist())
 
 
 def with_column(rows: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
@@ -519,11 +522,6 @@ def leaf_rows(rows: pa.Table) -> Sequence[ListedRow]:
 
 ReadLeaf = Callable[[ListedRow], pa.Table]
 """Reads the rows of a leaf, given its row in the root."""
-
-
-def live_in_tree(root: pa.Table, vectors: Mapping[str, Positions], read: ReadLeaf) -> pa.Table:
-    """Return the live files of a state in one table. Shape, order, errors: as live_parts."""
-    return pa.concat_tables(live_parts(root, vectors, read))
 
 
 def live_parts(

@@ -17,11 +17,14 @@ from icectl.storage.listing import temporary_file
 _WAITING_BYTES = 8 << 20
 """Rows that wait in memory to be written."""
 
+MOST_PARTS = 256
+"""Numbers of parts fit in a byte."""
+
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 class Spill:
-    """Rows of one schema in `part_count` parts, at most 256.
+    """Rows of one schema in `part_count` parts, at most MOST_PARTS.
 
     Cost: memory of 8 MiB.
     """

@@ -1,5 +1,6 @@
 """The check of a snapshot's live entries where memory can't hold them: part by part."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,15 +12,14 @@ from icectl.entries.columns import (
     LOCATION_HASH,
     Hashes,
     Integers,
-    Mask,
     distinct_count,
     mask_of,
     text_hashes,
 )
 from icectl.entries.partition_key import UNKNOWN_KEY
-from icectl.entries.rows import Entries, concat, live, where
+from icectl.entries.rows import Entries, concat, count_by_value, live, where
 from icectl.format.layout import Layout, layout_of
-from icectl.format.manifest import ManifestContent, ManifestFile
+from icectl.format.manifest import Content, ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.storage.spill import Spill
@@ -56,8 +56,8 @@ class LiveParts:
         self._hashed = hashed
         self._rowless = RowlessFiles(metadata, manifests)
         self._manifests = manifests
+        self._paired = PairedEntries()
         self._pairs: list[Entries] | None = None
-        self._named = KnownLocations()
         if layout_of(snapshot) is Layout.SFC_1:
             self._pairs = []
         self._is_wrong = False
@@ -75,7 +75,7 @@ class LiveParts:
         alone = entries
         if self._pairs is not None:
             alone = where(entries, ~rows.is_vector)
-            self._pairs.append(self._paired(entries, rows.is_data))
+            self._pairs.append(self._paired.of(entries))
         manifests = self._manifests if self._pairs is None else ()
         risks = self._reader.risks(
             self._snapshot,
@@ -109,16 +109,6 @@ class LiveParts:
             self._is_wrong = self._is_wrong or any(True for _ in risks)
         return self._is_wrong or self._has_repeats()
 
-    def _paired(self, entries: Entries, is_data: Mask) -> Entries:
-        """Return deletes, and data files that deletes depend on or name."""
-        named = entries.table["referenced_data_file"].drop_null()
-        if len(named):
-            self._named.add(named)
-        unknown = pa.scalar(UNKNOWN_KEY, pa.binary())
-        is_unknown = mask_of(pc.equal(entries.table["partition_key"], unknown))
-        is_named = mask_of(self._named.contains(entries.table["location"]))
-        return where(entries, ~is_data | is_unknown | is_named)
-
     def _has_repeats(self) -> bool:
         read = (part["hash"].to_numpy() for part in self._hashes.tables())
         return any(distinct_count(hashes) < len(hashes) for hashes in read)
@@ -141,3 +131,56 @@ class LiveParts:
         apart = np.flatnonzero(starts[1:] != ends[:-1])
         firsts, lasts = np.append(0, apart + 1), np.append(apart, len(starts) - 1)
         self._ranges = [(starts[firsts], ends[lasts])] if len(starts) else []
+
+
+class PairedEntries:
+    """Finds deletes, and the data files that deletes depend on or name, in parts of live entries.
+
+    Deletes come before data files.
+    Cost: memory of 8 bytes for each data file that a delete names.
+    """
+
+    def __init__(self) -> None:
+        self._named = KnownLocations()
+
+    def of(self, entries: Entries) -> Entries:
+        """Return those of some entries. Order: kept."""
+        named = entries.table["referenced_data_file"].drop_null()
+        if len(named):
+            self._named.add(named)
+        unknown = pa.scalar(UNKNOWN_KEY, pa.binary())
+        is_unknown = mask_of(pc.equal(entries.table["partition_key"], unknown))
+        is_named = mask_of(self._named.contains(entries.table["location"]))
+        is_delete = entries.table["content"].to_numpy() != Content.DATA
+        return where(entries, is_delete | is_unknown | is_named)
+
+
+class LiveReading:
+    """Live entries as they are read: all of them, or what is `reduced` of more than `most_whole`.
+
+    `check` gets all of them then. `counts` are those of the live entries, by manifest.
+    """
+
+    def __init__(
+        self, check: LiveParts, most_whole: int, reduced: Callable[[Entries], Entries]
+    ) -> None:
+        self.parts: list[Entries] = []
+        self.is_reduced = False
+        self.counts: Counter[int] = Counter()
+        self._check = check
+        self._most_whole = most_whole
+        self._reduced = reduced
+        self._row_count = 0
+
+    def add(self, entries: Entries) -> None:
+        """Take in live entries of some manifests, as LiveParts does."""
+        self.parts.append(entries)
+        self.counts.update(count_by_value(entries, "manifest"))
+        self._row_count += len(entries)
+        if self._row_count <= self._most_whole:
+            return
+        first = len(self.parts) - 1 if self.is_reduced else 0
+        self.is_reduced = True
+        for at in range(first, len(self.parts)):
+            self._check.add(self.parts[at])
+            self.parts[at] = self._reduced(self.parts[at])

@@ -13,7 +13,7 @@ all manifests, the one before half of them, and one that only it has.
 
 With KIND `orphans` each file has an orphan beside it, and the plan is saved. With `deletes` one in
 a hundred files has position deletes of its own. With `sfc-1` an upgrade is measured, and plans of
-the table that it leaves.
+the table that it leaves. With `eager` an eager upgrade is.
 """
 
 import shutil
@@ -70,6 +70,8 @@ PLANS = {
     "rewrite-manifests": ["rewrite-manifests", "TABLE", "--yes"],
     "upgrade-to-v4 -n": _UPGRADE,
     "upgrade-to-v4": [*_UPGRADE, "--yes"],
+    "upgrade-to-v4 --eager -n": [*_UPGRADE, "--eager"],
+    "upgrade-to-v4 --eager": [*_UPGRADE, "--eager", "--yes"],
     "rewrite all manifests -n": ["rewrite-manifests", "TABLE", "--rewrite-all"],
 }
 """Those without `-n` change the table."""
@@ -82,6 +84,7 @@ KINDS = {
     "plans": ["remove-orphans -n", "expire-snapshots -n", "rewrite-manifests -n", "compact -n"],
     "orphans": ["remove as many orphans -n"],
     "deletes": ["expire-snapshots -n", "rewrite-manifests -n", "compact -n"],
+    "eager": ["upgrade-to-v4 --eager -n", "upgrade-to-v4 --eager"],
     "sfc-1": ["upgrade-to-v4 -n", "upgrade-to-v4", "rewrite all manifests -n", "compact -n"],
 }  # fmt: skip
 """What is measured, in this order."""
@@ -89,7 +92,8 @@ KINDS = {
 _LARGEST_BYTES = {
     "inspect": 20, "remove-orphans -n": 19, "remove as many orphans -n": 150,
     "expire-snapshots -n": 19, "rewrite-manifests -n": 19, "compact -n": 19,
-    "rewrite-manifests": 250, "upgrade-to-v4 -n": 400, "upgrade-to-v4": 400,
+    "rewrite-manifests": 250, "upgrade-to-v4 -n": 40, "upgrade-to-v4": 40,
+    "upgrade-to-v4 --eager -n": 40, "upgrade-to-v4 --eager": 150,
     "rewrite all manifests -n": 19,
 }  # fmt: skip
 """Of memory for each file more: with 19, 100 million files need less than 2 GiB.

@@ -19,6 +19,7 @@ from icectl.files.puffin import read_puffin, write_puffin
 from icectl.format.manifest import Content, FileFormat, Status
 from icectl.format.metadata_json import parse_metadata
 from icectl.format.snapshot import Snapshot
+from icectl.sfc1.commit.draft import NewFile
 from icectl.sfc1.manifest_file import COUNTS, STATS, TreeContent, write_tree
 from icectl.sfc1.manifests import TreeSchema, vector_positions
 from icectl.table.reader import Reader
@@ -71,6 +72,9 @@ class Files:
 
     def read_range(self, location: str, offset: int, length: int) -> bytes:
         return self.contents[location][offset : offset + length]
+
+    def store(self, file: NewFile) -> None:
+        self.contents[file.location] = file.content
 
     def vector(self, row: Mapping[str, Any]) -> Any:
         """The positions of a delete vector of either kind."""

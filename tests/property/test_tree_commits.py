@@ -27,7 +27,7 @@ from icectl.sfc1.manifests import (
     NAMES,
     PLAIN,
     leaf_rows,
-    live_in_tree,
+    live_parts,
     live_rows,
     read_leaf,
     vectors,
@@ -118,7 +118,14 @@ class Table:
         self.commits += 1
         made = compose(
             CommitContext(
-                FACTS, options, self.read, self.look, self.names_of, self.name, self.name
+                FACTS,
+                options,
+                self.read,
+                self.look,
+                self.names_of,
+                self.name,
+                self.name,
+                self.files.store,
             ),
             ParentState(self.rows, vectors(self.files, self.rows)),
             change,
@@ -141,7 +148,7 @@ class Table:
         self.check(before)
 
     def identities(self) -> dict:
-        live = live_in_tree(self.rows, vectors(self.files, self.rows), self.read)
+        live = pa.concat_tables(live_parts(self.rows, vectors(self.files, self.rows), self.read))
         rows = live.drop_columns(["content_stats"]).to_pylist()
         return dict(zip(identities(live), rows, strict=True))
 

@@ -24,7 +24,7 @@ from icectl.entries.bound_values import Reals
 from icectl.entries.clustering import RANGE_OF_ROWS, ClusteringKey, KeyBounds, places_of
 from icectl.entries.columns import Integers, Mask
 from icectl.format.types import PrimitiveType
-from icectl.rows.sort_rows import bits_in_turn, hilbert
+from icectl.rows.curves import bits_in_turn, hilbert
 from icectl.table.output_sizes import sizes_of
 
 _MOST_KEYS, _MOST_FILTERS = 8, 20

@@ -1,6 +1,5 @@
 """The run of `icectl rewrite-manifests`: load, plan, write, verify, commit, clean up."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +21,7 @@ from icectl.commit.snapshot import branch_head
 from icectl.commit.snapshot_writer import ManifestRewrite, writer_of
 from icectl.commit.transaction import Proposal, transaction
 from icectl.entries.columns import with_location_hashes
-from icectl.entries.rows import EMPTY, Entries, at_places, concat, count_by_value, in_order, live
+from icectl.entries.rows import EMPTY, Entries, at_places, concat, in_order, live
 from icectl.errors import CommitConflict
 from icectl.files.manifest.schema import check_known, check_list_known
 from icectl.format.layout import Layout, layout_of, layout_of_table
@@ -34,7 +33,7 @@ from icectl.storage.kept import KeepingStore
 from icectl.table.context import TableContext
 from icectl.table.guard import check_head_list, check_live, open_to_change
 from icectl.table.live_file_check import check_apart
-from icectl.table.live_parts import MOST_WHOLE, LiveParts
+from icectl.table.live_parts import MOST_WHOLE, LiveParts, LiveReading
 from icectl.table.manifest_groups import (
     PLANNED_COLUMNS,
     TREE_COLUMNS,
@@ -277,14 +276,14 @@ def _load_manifests(
     if is_tree:  # deletes first, as the check of parts wants them
         places.sort(key=lambda at: manifests[at].content is not ManifestContent.DELETES)
     check, rowless = LiveParts(metadata, snapshot, manifests), RowlessFiles(metadata, manifests)
-    reading = _Reading(check, most_whole)
+    reading = LiveReading(check, most_whole, by_partition)
     headers: dict[int, ManifestHeader] = {}
     for part, entries in _read(context, metadata, [manifests[at] for at in places], rowless):
         headers |= zip(places[part.first :], part.headers, strict=False)
         reading.add(at_places(entries, places))
     planned, counts = concat(reading.parts), None
-    if reading.is_by_partition:
-        counts = reading.counts(len(manifests))
+    if reading.is_reduced:
+        counts = [reading.counts[at] for at in range(len(manifests))]
         if check.is_doubtful:
             whole = [entries for _, entries in _read(context, metadata, manifests)]
             check_live(metadata, snapshot, manifests, concat(whole))
@@ -317,37 +316,6 @@ def _read(
         if not is_tree:
             entries = Entries(with_location_hashes(entries.table))
         yield part, entries
-
-
-class _Reading:
-    """Manifests as they are read, with all entries; of more than `most_whole`, what plans need.
-
-    Then `check` gets all of them.
-    """
-
-    def __init__(self, check: LiveParts, most_whole: int) -> None:
-        self.parts: list[Entries] = []
-        self.is_by_partition = False
-        self._check = check
-        self._most_whole = most_whole
-        self._row_count = 0
-        self._counts: Counter[int] = Counter()
-
-    def add(self, entries: Entries) -> None:
-        self.parts.append(entries)
-        self._row_count += len(entries)
-        if self._row_count <= self._most_whole:
-            return
-        first = len(self.parts) - 1 if self.is_by_partition else 0
-        self.is_by_partition = True
-        for at in range(first, len(self.parts)):
-            part = self.parts[at]
-            self._check.add(part)
-            self._counts.update(count_by_value(part, "manifest"))
-            self.parts[at] = by_partition(part)
-
-    def counts(self, manifest_count: int) -> Sequence[int]:
-        return [self._counts[at] for at in range(manifest_count)]
 
 
 def _with_entries(context: TableContext, prepared: PreparedRewrite) -> ManifestRewrite:

@@ -4,16 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from icectl.checks.live_entries import chosen_manifests, expected_places, live_faults
 from icectl.checks.rule import Finding
-from icectl.entries.locations import are_relative
-from icectl.entries.rows import (
-    Entries,
-    count_by_value,
-    equality_delete_files,
-    live,
-    position_delete_files,
-)
 from icectl.format.expressions import HIGHEST_STATS_ID, Expression, link_specs
 from icectl.format.layout import LAYOUTS_OF_VERSION_4, Layout, layout_of_table
 from icectl.format.locations import is_relative, named_locations
@@ -67,25 +58,32 @@ class UpgradeOptions:
 
 @dataclass(frozen=True, slots=True)
 class BranchHead:
-    """The newest snapshot of a branch: its manifests with their headers, and their entries.
+    """The newest snapshot of a branch: its manifests with their headers, and facts of its files.
 
     A root lists so many `legacy_leaves`, manifests of older versions whose entries leaves can hold.
     Of `fixed_leaves` they can't (sfc-1 C-30, X6).
-    `miscounted` are live files whose columns have other counts of values than rows. `misdescribed`
-    is a manifest that its list describes wrongly. `unreadable` says why there are no entries. No
-    root can list manifests of `foreign`, those in Parquet; `unmovable` is one of them with live
-    position delete files, which no leaf can have.
+    `spec_ids` are those of live files, `relative` are locations without a scheme. Position delete
+    files are counted, and `equality_deletes` are the places of manifests that list such.
+    `miscounted` are live files whose columns have other counts of values than rows, `unsound` says
+    of others why they can't be. `misdescribed` is a manifest that its list describes wrongly.
+    `unreadable` says why nothing is known of the files. No root can list manifests of `foreign`,
+    those in Parquet; `unmovable` is one of them with live position delete files, which no leaf can
+    have.
     """
 
     branch: str
     snapshot_id: int
     manifests: tuple[ManifestFile, ...] = ()
     headers: tuple[ManifestHeader, ...] = ()
-    entries: Entries | None = None
     has_root: bool = False
+    spec_ids: frozenset[int] = frozenset()
+    relative: Fault | None = None
+    position_delete_files: int = 0
+    equality_deletes: tuple[int, ...] = ()
     legacy_leaves: int = 0
     fixed_leaves: int = 0
     miscounted: Fault | None = None
+    unsound: tuple[str, ...] = ()
     misdescribed: Finding | None = None
     foreign: tuple[str, ...] = ()
     unmovable: str | None = None
@@ -164,7 +162,7 @@ def plan(
     elif branches:
         detail = f"rewrite {print_count(manifests, 'manifest')} as leaves, in {_branches(branches)}"
         steps.append(UpgradeStep("rewrite-manifests", detail))
-    counts = {head.branch: _position_delete_files(head) for head in heads}
+    counts = {head.branch: head.position_delete_files for head in heads}
     converted = [name for name, count in counts.items() if convert and count]
     steps += conversion({name: counts[name] for name in converted})
     current = next((head for head in heads if head.branch == branch), None)
@@ -261,11 +259,6 @@ def _embedding(metadata: TableMetadata) -> Iterator[Finding]:
 
 def _changes_layout(metadata: TableMetadata, layout: Layout) -> bool:
     return metadata.format_version >= TO_VERSION and layout_of_table(metadata) is not layout
-
-
-def _position_delete_files(head: BranchHead) -> int:
-    """Return live position delete files of version 2, which version 4 lacks (sfc-1 C-30)."""
-    return 0 if head.entries is None else len(position_delete_files(live(head.entries)))
 
 
 def _metadata_steps(metadata: TableMetadata, layout: Layout) -> Iterator[UpgradeStep]:
@@ -375,17 +368,14 @@ def _relative_findings(metadata: TableMetadata, heads: Sequence[BranchHead]) -> 
     """Yield findings of relative locations, which version 4 takes in another way (sfc-1 U-17)."""
     if metadata.format_version >= TO_VERSION:
         return
-    relative = {"table metadata": list(filter(is_relative, named_locations(metadata)))}
-    for head in heads:
-        if head.entries is not None and not head.has_root:
-            locations = live(head.entries).table["location"]
-            found = locations.filter(are_relative(locations)).to_pylist()
-            relative[f"branch {head.branch}"] = found
+    named = list(filter(is_relative, named_locations(metadata)))
+    relative = {"table metadata": Fault(len(named), named[0]) if named else None}
+    relative |= {f"branch {head.branch}": head.relative for head in heads if not head.has_root}
     for subject, found in relative.items():
-        if found:
+        if found is not None:
             message = (
-                f"{print_count(len(found), 'relative location')} in it, which version 4 looks for "
-                f"below the table; one is `{found[0]}`"
+                f"{print_count(found.count, 'relative location')} in it, which version 4 looks for "
+                f"below the table; one is `{found.location}`"
             )
             yield _finding("U-17", subject, message)
 
@@ -399,10 +389,7 @@ def _ids(
         yield _finding("U-12", "`last-column-id`", message)
     by_id = {expression.expr_id: expression for expression in expressions}
     specs, _ = link_specs(metadata.partition_specs, metadata.schemas, metadata.last_column_id)
-    used = {metadata.default_spec_id}
-    for head in heads:
-        if head.entries is not None:
-            used |= set(count_by_value(live(head.entries), "spec_id"))
+    used = {metadata.default_spec_id}.union(*(head.spec_ids for head in heads))
     for spec in specs:
         for item in spec.fields if spec.spec_id in used else ():
             number = None if item.expr_id is None else by_id[item.expr_id].stats_id
@@ -421,12 +408,10 @@ def _head(metadata: TableMetadata, head: BranchHead) -> Iterator[Finding]:
             message = f"it is of spec {manifest.partition_spec_id}, which does not exist"
             yield _finding("U-03", manifest.manifest_path, message)
             return
-    if head.entries is None:
-        return
     if head.misdescribed is not None:  # sfc-1 U-18
         yield _finding("U-18", head.misdescribed.subject, head.misdescribed.message)
-    yield from _equality_deletes(metadata, head, head.entries)
-    count = _position_delete_files(head)
+    yield from _equality_deletes(metadata, head)
+    count = head.position_delete_files
     if count:  # sfc-1 U-09
         stay = "stays" if count == 1 else "stay"
         message = (
@@ -442,23 +427,13 @@ def _head(metadata: TableMetadata, head: BranchHead) -> Iterator[Finding]:
             f"which version 4 calls an error (V4-145); one is `{head.miscounted.location}`"
         )
         yield _finding("U-14", subject, message, "warning")
-    faults = live_faults(head.entries, len(head.manifests), expected_places(metadata))
-    everything = chosen_manifests(set(range(len(head.manifests))), len(head.manifests))
-    for fault, what in (
-        (faults.repeated.in_snapshot(everything), "is live more than once"),
-        (faults.repeated_vectors.in_snapshot(everything), "has two deletion vectors"),
-        (faults.vectors.lost(everything), "has a deletion vector, but is not live"),
-    ):
-        if fault is not None:  # sfc-1 U-10
-            yield _finding("U-10", subject, f"`{fault.location}` {what}")
+    for message in head.unsound:  # sfc-1 U-10
+        yield _finding("U-10", subject, message)
 
 
-def _equality_deletes(
-    metadata: TableMetadata, head: BranchHead, entries: Entries
-) -> Iterator[Finding]:
+def _equality_deletes(metadata: TableMetadata, head: BranchHead) -> Iterator[Finding]:
     """The partitions of equality deletes can be told from their manifests (sfc-1 U-06)."""
-    deletes = equality_delete_files(live(entries))
-    for at in sorted(count_by_value(deletes, "manifest")):
+    for at in head.equality_deletes:
         manifest, header = head.manifests[at], head.headers[at]
         spec = metadata.spec(manifest.partition_spec_id)
         if spec is None or spec.is_unpartitioned:

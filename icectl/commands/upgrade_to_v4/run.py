@@ -3,19 +3,10 @@
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise, zip_longest
-from math import inf, isnan
 from uuid import UUID
 
-import numpy as np
-import pyarrow as pa
-
 from icectl.catalog.protocol import LoadedTable
-from icectl.checks.bound_types import top_level_ids
-from icectl.checks.metrics import counts_of_other_rows
-from icectl.checks.objects import Columns, StoredManifest, merge_faults
 from icectl.checks.rule import Finding
-from icectl.checks.rules import RULES
 from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common
 from icectl.cli.session import Session, open_session
@@ -23,10 +14,10 @@ from icectl.commands.change import carry_out
 from icectl.commands.rewrite_manifests import run as rewriting
 from icectl.commands.upgrade_to_v4.delete_spelling import misspelt_deletes
 from icectl.commands.upgrade_to_v4.follow_ups import carry_on, convert
+from icectl.commands.upgrade_to_v4.heads import legacy_leaves, movable, read_head
 from icectl.commands.upgrade_to_v4.options import LAYOUT_READERS, READERS, UpgradeRequest
 from icectl.commands.upgrade_to_v4.plan import (
     TO_VERSION,
-    BranchHead,
     UpgradeOptions,
     UpgradePlan,
     plan,
@@ -42,26 +33,11 @@ from icectl.commands.upgrade_to_v4.report import (
 from icectl.commit.output_journal import Leftovers
 from icectl.commit.snapshot import branch_head, head
 from icectl.commit.transaction import Proposal, transaction
-from icectl.entries.inherit import inherit
-from icectl.entries.rows import (
-    PLANNING_COLUMNS,
-    concat,
-    count_by_value,
-    live,
-    numbers,
-    planning,
-    position_delete_files,
-)
-from icectl.entries.rows import part as rows_between
-from icectl.errors import CorruptTable, Declined, Unsupported, UsageError
-from icectl.files.manifest.schema import check_list_known
+from icectl.errors import Declined, UsageError
 from icectl.format.layout import LAYOUTS_OF_VERSION_4, Layout, layout_of, layout_of_table
-from icectl.format.manifest import FileFormat, ManifestFile, ManifestHeader
+from icectl.format.manifest import FileFormat
 from icectl.format.metadata import TableMetadata
-from icectl.format.partition import result_types
-from icectl.format.single_value import decode, encode
-from icectl.format.snapshot import Snapshot
-from icectl.format.types import PrimitiveType, Type
+from icectl.format.types import PrimitiveType
 from icectl.format.updates import (
     AssignUuid,
     SetLayout,
@@ -75,14 +51,10 @@ from icectl.sfc1.commit.draft import ParentState, TreeChange
 from icectl.sfc1.commit.lists import LegacyStatistics, ListsOfRoots, check_roots
 from icectl.sfc1.commit.writer import TreeWriter
 from icectl.sfc1.manifest_file import ListedRow
-from icectl.sfc1.manifests import PLAIN, TreeSchema, can_move, leaf_rows, live_rows, read_leaf
-from icectl.sfc1.rules import sound_root
+from icectl.sfc1.manifests import TreeSchema, leaf_rows
 from icectl.storage.location import comparison_key
 from icectl.table.context import TableContext
-from icectl.table.guard import check_head_list, check_live, open_to_change, require_safe_base
-from icectl.table.manifest_lists import read_snapshot_manifests
-from icectl.table.manifests import ManifestsRead, Trust, scan_manifests
-from icectl.table.removed_files import unless_removed
+from icectl.table.guard import open_to_change, require_safe_base
 
 COMMAND = "upgrade-to-v4"
 _REFUSED = "not-upgradable"
@@ -187,7 +159,7 @@ def _planned(
 ) -> UpgradePlan:
     refs = {name: ref.snapshot_id for name, ref in metadata.refs.items() if ref.type == "branch"}
     heads = [
-        _head(context, metadata, name, snapshot, options)
+        read_head(context, metadata, name, snapshot, options)
         for name in sorted(refs, key=lambda name: (name != "main", name))
         if (snapshot := metadata.snapshot(refs[name])) is not None
     ]
@@ -209,128 +181,6 @@ def _misspelt(context: TableContext, metadata: TableMetadata) -> Sequence[Findin
     """Find what keeps a table from readers that compare locations to the letter (V4-004)."""
     finding = misspelt_deletes(context, metadata, partial(read_names, context))
     return () if finding is None else (finding,)
-
-
-def _head(
-    context: TableContext,
-    metadata: TableMetadata,
-    branch: str,
-    snapshot: Snapshot,
-    options: UpgradeOptions,
-) -> BranchHead:
-    has_root, legacy, fixed = layout_of(snapshot) is Layout.SFC_1, 0, 0
-    if has_root:
-        facts = TreeSchema(metadata)
-        rows, _ = sound_root(context.store, facts, snapshot)
-        if options.mode == "eager":
-            older = _legacy(rows)
-            legacy = len(_movable(context, facts, older))
-            fixed = len(older) - legacy
-        is_read = options.convert_position_deletes or options.layout is Layout.MANIFEST_LISTS
-        if not is_read:
-            return BranchHead(
-                branch,
-                snapshot.snapshot_id,
-                has_root=True,
-                legacy_leaves=legacy,
-                fixed_leaves=fixed,
-            )
-    try:
-        with unless_removed(context):
-            manifests = read_snapshot_manifests(context.store, metadata, snapshot)
-            check_list_known(manifests)
-            headers: list[ManifestHeader] = []
-            parts, miscounted, misdescribed = [], [], None
-            top_level = top_level_ids(metadata)
-            is_described = options.layout is Layout.SFC_1 and not has_root  # by a finding
-            trust: Trust = "own" if is_described else "sound"
-            columns = PLANNING_COLUMNS | {"value_counts"}
-            for part in scan_manifests(context, metadata, manifests, columns, trust=trust):
-                headers += part.headers
-                miscounted.append(counts_of_other_rows(Columns(live(part.rows)), top_level))
-                parts.append(inherit(planning(part.rows), manifests))
-                if is_described and misdescribed is None:
-                    misdescribed = _misdescribed(metadata, part)
-        entries = concat(parts) if parts else None
-        if entries is not None:
-            check_live(metadata, snapshot, manifests, entries)
-            check_head_list(context, metadata, snapshot, manifests)
-        foreign, unmovable = dict[int, str](), None
-        if entries is not None and not has_root:
-            deletes = count_by_value(position_delete_files(live(entries)), "manifest")
-            fixed = len(deletes)
-            if metadata.keeps_manifest_lists:
-                formats = [header.file_format for header in headers]
-                paths = [manifest.manifest_path for manifest in manifests]
-                foreign = {
-                    at: paths[at] for at, of in enumerate(formats) if of is FileFormat.PARQUET
-                }
-                unmovable = next((path for at, path in foreign.items() if at in deletes), None)
-        return BranchHead(
-            branch,
-            snapshot.snapshot_id,
-            manifests,
-            tuple(headers),
-            entries,
-            has_root,
-            legacy,
-            fixed,
-            merge_faults(miscounted),
-            misdescribed,
-            tuple(foreign.values()),
-            unmovable,
-        )
-    except (CorruptTable, Unsupported) as error:
-        return BranchHead(branch, snapshot.snapshot_id, unreadable=error.message)
-
-
-def _misdescribed(metadata: TableMetadata, part: ManifestsRead) -> Finding | None:
-    """Find a manifest that its list describes wrongly: its row in a root would be wrong too.
-
-    By counts a root leaves manifests out, and gives row ids; by ranges scans pass over them.
-    """
-    numbered = replace(metadata, format_version=max(metadata.format_version, 3))  # has row ids
-    ends = np.arange(part.first, part.first + len(part.manifests) + 1)
-    places = np.searchsorted(numbers(part.rows, "manifest"), ends).tolist()
-    for row, header, (start, stop) in zip(
-        part.manifests, part.headers, pairwise(places), strict=True
-    ):
-        columns = Columns(rows_between(part.rows, start, stop))
-        described = _without_nan(metadata, row)
-        stored = StoredManifest(numbered, [described], header, row.manifest_length, columns)
-        for finding in RULES.findings(stored, only=_AS_LISTED):
-            if finding.severity == "error":
-                return finding
-    return None
-
-
-def _without_nan(metadata: TableMetadata, manifest: ManifestFile) -> ManifestFile:
-    """Return a row whose summaries have infinity for NaN, which is no bound in a root."""
-    spec = metadata.spec(manifest.partition_spec_id)
-    if spec is None or manifest.partitions is None:
-        return manifest
-    types = result_types(spec, metadata.schemas)
-    summaries = [
-        replace(
-            summary,
-            lower_bound=_bound(type_, summary.lower_bound, -inf),
-            upper_bound=_bound(type_, summary.upper_bound, inf),
-        )
-        if type_ in _FLOATS
-        else summary
-        for summary, type_ in zip_longest(manifest.partitions, types[: len(manifest.partitions)])
-    ]
-    return replace(manifest, partitions=tuple(summaries))
-
-
-def _bound(type_: Type | None, bound: bytes | None, end: float) -> bytes | None:
-    if type_ is None or bound is None:
-        return bound
-    try:
-        value = decode(type_, bound)
-    except ValueError:  # R-053
-        return bound
-    return encode(type_, end) if isinstance(value, float) and isnan(value) else bound
 
 
 def execute(context: TableContext, prepared: PreparedUpgrade) -> Upgraded:
@@ -432,7 +282,8 @@ def _rewritten(statistics: LegacyStatistics, facts: TreeSchema, state: ParentSta
 
     What version 4 can't say stays in its old manifests (sfc-1 11.5).
     """
-    keys = frozenset(map(comparison_key, _movable(statistics.context, facts, _legacy(state.rows))))
+    older = legacy_leaves(state.rows)
+    keys = frozenset(map(comparison_key, movable(statistics.context, facts, older)))
     of_kept = statistics.of(facts, _kept(state, keys | state.foreign))
     return TreeChange(facts.empty(), rewritten=keys, operation="replace", statistics=of_kept)
 
@@ -444,17 +295,3 @@ def _kept(state: ParentState, rewritten: Set[str]) -> list[ListedRow]:
         for leaf in leaf_rows(state.rows)
         if leaf.file_format == FileFormat.AVRO and comparison_key(leaf.name) not in rewritten
     ]
-
-
-def _movable(context: TableContext, facts: TreeSchema, older: Sequence[ListedRow]) -> list[str]:
-    """Return those of the manifests of older versions whose rows leaves can hold."""
-    return [
-        leaf.name
-        for leaf in older
-        if can_move(facts, read_leaf(context.store, facts, leaf, part=PLAIN))
-    ]
-
-
-def _legacy(rows: pa.Table) -> list[ListedRow]:
-    """Return the manifests of older versions that a root lists."""
-    return [leaf for leaf in leaf_rows(live_rows(rows)) if leaf.file_format != FileFormat.PARQUET]

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from icectl.entries.columns import NONE, Positions, whole
 from icectl.errors import CommitConflict, SelfCheckFailed
 from icectl.format.manifest import Content, Status
-from icectl.sfc1.commit.clustering import clustered
+from icectl.sfc1.commit.clustering import ClusteredRows
 from icectl.sfc1.commit.draft import (
     DATA,
     DELETES,
@@ -87,14 +87,15 @@ def compose(
     removed = _kill(draft, places)
     _place(draft, change.added)
     rows = _numbered(draft, removed)
-    rows, added_rows = _with_row_ids(rows, attempt.first_row_id, draft.in_memory)
+    rows, added_rows = _with_row_ids(rows, attempt.first_row_id, draft.new_leaves)
     footer = {
         "snapshot-id": str(attempt.snapshot_id),
         "sequence-number": str(attempt.sequence_number),
         "first-row-id": str(attempt.first_row_id),
     }
     root = write_tree(means.facts.stored(rows), TreeContent.ROOT, footer)
-    return NewTree(rows, root, tuple(draft.files), added_rows, places.rows)
+    files, stored = tuple(draft.files), tuple(draft.stored)
+    return NewTree(rows, root, files, added_rows, places.rows, stored)
 
 
 def _with_statistics(kept: pa.Table, of_leaves: Mapping[str, pa.StructArray]) -> pa.Table:
@@ -139,8 +140,8 @@ def compact(draft: Draft, change: TreeChange, going: set[Identity]) -> None:
         (Content.DATA_MANIFEST, DATA, TreeContent.DATA),
         (Content.DELETE_MANIFEST, DELETES, TreeContent.DELETE),
     ):
-        parts = [
-            without(draft.rows_of(leaf), draft.dead.get(key, NONE))
+        chosen = [
+            (leaf, draft.dead.get(key, NONE))
             for key, leaf in _chosen(draft, change.rewritten)
             if leaf.content == content
         ]
@@ -150,12 +151,17 @@ def compact(draft: Draft, change: TreeChange, going: set[Identity]) -> None:
                 row[0] in of and row[1] in change.rewritten_files and row not in going
             ),
         )
-        rows = pa.concat_tables([*parts, taken])
-        if kind is TreeContent.DATA:
-            write_existing(draft, rows, kind)
-            continue
-        _drop_leaves(draft, set(change.rewritten))
-        write_existing(draft, rows, kind, _one_data_leaf(draft, rows))
+        with ClusteredRows(draft.means.facts, draft.means.options.sort_by) as ordered:
+            for leaf, dead in chosen:
+                ordered.add(without(draft.means.read(leaf), dead))
+            ordered.add(taken)
+            if kind is TreeContent.DATA:
+                draft.existing += _written_again(draft, ordered, kind)
+                continue
+            _drop_leaves(draft, set(change.rewritten))
+            leaves = _written_again(draft, ordered, kind)
+        data_leaf = _one_data_leaf(draft, leaves)
+        draft.existing += [affiliate(leaf, data_leaf) for leaf in leaves]
     _repair_affinity(draft, affiliated)
 
 
@@ -224,7 +230,17 @@ def group_by_data_leaf(draft: Draft, vectors: pa.Table) -> list[tuple[str | None
     return groups
 
 
-def _one_data_leaf(draft: Draft, rows: pa.Table) -> str | None:
+def _one_data_leaf(draft: Draft, delete_leaves: Sequence[pa.Table]) -> str | None:
+    """Return the data leaf that holds the data files of all deletes in some leaves, if one does."""
+    leaves = [leaf for rows in delete_leaves for leaf in leaf_rows(rows)]
+    data_leaves = [leaf for leaf in draft.leaves() if leaf.content == Content.DATA_MANIFEST]
+    most = max((leaf.record_count for leaf in data_leaves), default=0)
+    dead = [draft.dead.get(comparison_key(leaf.name), NONE) for leaf in leaves]
+    count = sum(leaf.live_count for leaf in leaves) - sum(map(len, dead))
+    if not 0 < count <= most:  # a data file has one vector at most
+        return None
+    names = map(without, map(draft.names_of, leaves), dead)
+    rows = pa.concat_tables(part.select(["content", "referenced_file"]) for part in names)
     if set(rows["content"].unique().to_pylist()) != {Content.POSITION_DELETES}:
         return None
     groups = [data_leaf for data_leaf, part in group_by_data_leaf(draft, rows) if len(part)]
@@ -238,10 +254,15 @@ def write_existing(
 
     `data_leaf` is the data leaf of their files.
     """
-    if len(rows):
-        ordered = clustered(draft.means.facts, rows, draft.means.options.sort_by)
-        leaves = draft.write(with_status(ordered, Status.EXISTING), kind, Status.EXISTING)
-        draft.existing += [affiliate(leaf, data_leaf) for leaf in leaves]
+    with ClusteredRows(draft.means.facts, draft.means.options.sort_by) as ordered:
+        ordered.add(rows)
+        leaves = _written_again(draft, ordered, kind)
+    draft.existing += [affiliate(leaf, data_leaf) for leaf in leaves]
+
+
+def _written_again(draft: Draft, ordered: ClusteredRows, kind: TreeContent) -> list[pa.Table]:
+    rows = (with_status(part, Status.EXISTING) for part in ordered.tables())
+    return draft.write(rows, ordered.count, kind, Status.EXISTING)
 
 
 def affiliate(leaf: pa.Table, data_leaf: str | None) -> pa.Table:
@@ -278,12 +299,11 @@ def _drop_leaves(draft: Draft, gone: set[str]) -> None:
 
 def _repair_affinity(draft: Draft, leaves: Set[str]) -> None:
     """Point delete leaves to the data leaf that their files moved to, if it is one (sfc-1 A3)."""
-    for key, leaf in _chosen(draft, leaves):
-        rows = without(draft.look_at(leaf), draft.dead.get(key, NONE))
-        data_leaf = _one_data_leaf(draft, rows)
+    for key, _ in _chosen(draft, leaves):
+        mask = pa.array([found == key for found in keys(draft.kept["location"])])
+        data_leaf = _one_data_leaf(draft, [draft.kept.filter(mask)])
         if data_leaf is None:
             continue
-        mask = pa.array([found == key for found in keys(draft.kept["location"])])
         pointed = pc.if_else(mask, pa.scalar(data_leaf), draft.kept["referenced_file"])
         draft.kept = with_column(draft.kept, "referenced_file", pointed)
 
@@ -325,7 +345,7 @@ def _place(draft: Draft, added: pa.Table) -> None:
     if len(of_contents(draft.kept, *DATA)) + len(data) <= options.max_data_files:
         draft.added.append(data)
     else:
-        draft.added += draft.write(_to_inherit(data), TreeContent.DATA, Status.ADDED)
+        draft.added += _written(draft, _to_inherit(data), TreeContent.DATA)
     deletes = of_contents(added, *DELETES)
     if len(of_contents(draft.kept, *DELETES)) + len(deletes) <= options.max_delete_entries:
         draft.added.append(deletes)
@@ -336,10 +356,14 @@ def _place(draft: Draft, added: pa.Table) -> None:
         if data_leaf is None or len(rows) < 2:
             alone.insert(-1, rows)
             continue
-        leaves = draft.write(_to_inherit(rows), TreeContent.DELETE, Status.ADDED)
+        leaves = _written(draft, _to_inherit(rows), TreeContent.DELETE)
         draft.added += [affiliate(leaf, data_leaf) for leaf in leaves]
     rest = _to_inherit(pa.concat_tables(alone))
-    draft.added += draft.write(rest, TreeContent.DELETE, Status.ADDED)
+    draft.added += _written(draft, rest, TreeContent.DELETE)
+
+
+def _written(draft: Draft, rows: pa.Table, kind: TreeContent) -> list[pa.Table]:
+    return draft.write([rows], len(rows), kind, Status.ADDED)
 
 
 def _to_inherit(rows: pa.Table) -> pa.Table:
@@ -377,11 +401,12 @@ def _filled(
 
 
 def _with_row_ids(
-    rows: pa.Table, first_row_id: int, in_memory: Mapping[str, pa.Table]
+    rows: pa.Table, first_row_id: int, new_leaves: Mapping[str, bool]
 ) -> tuple[pa.Table, int]:
     """Give live data files and data leaves their first row ids (sfc-1 4.7); second: ids used.
 
-    A leaf that was not read is taken to have rows without ids: only older versions wrote such.
+    `new_leaves` has the keys of new leaves, and whether all their rows have ids. Any other leaf is
+    taken to have rows without: only older versions wrote such.
     """
     contents = rows["content"].to_numpy()
     waits = rows["first_row_id"].is_null().to_numpy() & (
@@ -392,9 +417,7 @@ def _with_row_ids(
     is_numbered = np.zeros(len(rows), bool)
     in_leaves = pc.add(rows["added_rows_count"], rows["existing_rows_count"])
     for at in np.flatnonzero(is_leaf):
-        entries = in_memory.get(comparison_key(rows["location"][at].as_py()))
-        if entries is not None and not entries["first_row_id"].null_count:
-            is_numbered[at] = True
+        is_numbered[at] = new_leaves.get(comparison_key(rows["location"][at].as_py()), False)
     uses = np.where(is_file, rows["record_count"].to_numpy(), 0)
     uses += np.where(is_leaf & ~is_numbered, pc.fill_null(in_leaves, 0).to_numpy(), 0)
     starts = first_row_id + np.cumsum(uses) - uses
@@ -519,7 +542,7 @@ class _Search:
 
         They belong to data leaves that have none of these (sfc-1 A1).
         """
-        data, new = int(Content.DATA), self._draft.in_memory
+        data, new = int(Content.DATA), self._draft.new_leaves
         vectors = {key: at for (code, key, _), (at, _) in self.places.items() if code == data}
         known = {
             **{key: at for key, at in data_leaves.items() if at is None or at in present},

@@ -1,6 +1,6 @@
 """A version 4 root in the making: what an operation is, and the state that it works on."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -8,18 +8,31 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns import Positions
+from icectl.entries.columns import Integers, Positions
 from icectl.files.deletion_vectors import dv_blob, write_bitmap
 from icectl.files.puffin import read_puffin, write_puffin
 from icectl.format.manifest import Content, FileFormat, Status
 from icectl.sfc1.content_stats import aggregate
 from icectl.sfc1.manifest_file import LEAF_MAX_ENTRIES, STATS, ListedRow, TreeContent, write_tree
-from icectl.sfc1.manifests import ReadLeaf, TreeSchema, leaf_rows, leaf_target, with_column
+from icectl.sfc1.manifests import (
+    ReadLeaf,
+    TreeSchema,
+    leaf_rows,
+    leaf_target,
+    with_column,
+    with_stats,
+)
 from icectl.storage.location import comparison_key, comparison_keys
 from icectl.table.manifest_groups import LARGE, SMALL
 
 Identity = tuple[int, str, int | None]
 """What identifies an entry: content, comparison key, of delete vectors the offset (sfc-1 EN7)."""
+
+_WAITING_BYTES = 64 << 20
+"""Bytes of new leaves, as stored and as rows without statistics, that wait for the commit."""
+
+_BLOCK_BYTES = 256 << 20
+"""Bytes of rows that are cut into leaves at a time."""
 
 DATA = (Content.DATA,)
 
@@ -114,14 +127,18 @@ class NewFile:
 
 @dataclass(frozen=True, slots=True)
 class NewTree:
-    """A new root, as rows and as a file's content, and the files that it names."""
+    """A new root, as rows and as a file's content, and the files that it names.
+
+    `stored` are the locations of leaves that are in the store already, `removed` rows of the files
+    that went, as they were.
+    """
 
     rows: pa.Table
     root: bytes
     files: tuple[NewFile, ...]
     added_rows: int
     removed: pa.Table
-    """Rows of the files that went, as they were."""
+    stored: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +147,8 @@ class CommitContext:
 
     `read` gives rows of a leaf that may be written again, `look` rows that may lack statistics,
     `names` rows that may have nothing but NAMES; both are asked for the same leaf more than once.
-    `may_list` tells sooner whether a leaf may list a file with one of some comparison keys.
+    `store` takes new leaves that are too many to wait in memory. `may_list` tells sooner whether a
+    leaf may list a file with one of some comparison keys.
     """
 
     facts: TreeSchema
@@ -140,12 +158,17 @@ class CommitContext:
     names: ReadLeaf
     new_leaf: Callable[[], str]
     new_puffin: Callable[[], str]
+    store: Callable[[NewFile], None]
     may_list: Callable[[ListedRow, pa.Array], bool] = lambda _leaf, _keys: True
 
 
 @dataclass(slots=True)
 class Draft:
-    """A new root so far: `kept` are live rows of the parent, `data_leaves` as in TreeChange."""
+    """A new root so far: `kept` are live rows of the parent, `data_leaves` as in TreeChange.
+
+    `new_leaves` has the key of each new leaf, and whether all its rows have ids. `in_memory` has
+    the rows of some of them, without statistics; the others are `stored`.
+    """
 
     means: CommitContext
     attempt: Attempt
@@ -155,14 +178,10 @@ class Draft:
     existing: list[pa.Table] = field(default_factory=list)
     added: list[pa.Table] = field(default_factory=list)
     files: list[NewFile] = field(default_factory=list)
+    stored: list[str] = field(default_factory=list)
+    new_leaves: dict[str, bool] = field(default_factory=dict)
     in_memory: dict[str, pa.Table] = field(default_factory=dict)
-
-    def rows_of(self, leaf: ListedRow) -> pa.Table:
-        """Return the rows of a leaf, new ones included."""
-        key = comparison_key(leaf.name)
-        if key not in self.in_memory:
-            self.in_memory[key] = self.means.read(leaf)
-        return self.in_memory[key]
+    _waiting_bytes: int = 0
 
     def look_at(self, leaf: ListedRow) -> pa.Table:
         """Return the rows of a leaf, perhaps without their statistics."""
@@ -176,25 +195,27 @@ class Draft:
 
     def may_list(self, leaf: ListedRow, keys: pa.Array) -> bool:
         """Return whether a leaf may list a file with one of some comparison keys."""
-        return comparison_key(leaf.name) in self.in_memory or self.means.may_list(leaf, keys)
+        return comparison_key(leaf.name) in self.new_leaves or self.means.may_list(leaf, keys)
 
     def leaves(self) -> list[ListedRow]:
         """Return the rows of all leaves so far. Order: kept ones first."""
         parts = (self.kept, *self.existing, *self.added)
         return [row for part in parts for row in leaf_rows(part)]
 
-    def write(self, rows: pa.Table, content: TreeContent, status: Status) -> list[pa.Table]:
-        """Write rows as leaves of one status (sfc-1 4.3); returns the leaves' rows for the root.
+    def write(
+        self, rows: Iterable[pa.Table], count: int, content: TreeContent, status: Status
+    ) -> list[pa.Table]:
+        """Write `count` rows as leaves of one status (sfc-1 4.3); returns rows for the root.
 
         These have no snapshot nor sequence number yet; rows without one will inherit the attempt's.
         Order: kept, over all leaves.
+        Cost: memory for a few leaves.
         """
         facts, listed = self.means.facts, []
         is_data, is_added = content is TreeContent.DATA, status is Status.ADDED
-        for part, encoded in _parts(self.means, rows, content):
-            location = self.means.new_leaf()
-            self.files.append(NewFile(location, encoded))
-            self.in_memory[comparison_key(location)] = part
+        for piece, encoded in _parts(self.means, rows, count, content):
+            location, part = self.means.new_leaf(), with_stats(facts, piece)
+            self._hold(NewFile(location, encoded), part)
             specs = part["spec_id"].unique().to_pylist()
             numbers = pc.fill_null(part["sequence_number"], self.attempt.sequence_number)
             stats, counts = part[STATS].combine_chunks(), part["record_count"].combine_chunks()
@@ -218,6 +239,20 @@ class Draft:
             )
             listed.append(facts.row(row, aggregate(stats, facts.columns, counts)))
         return listed
+
+    def _hold(self, leaf: NewFile, rows: pa.Table) -> None:
+        """Have a new leaf wait for the commit; too many are stored before it."""
+        key = comparison_key(leaf.location)
+        plain = with_column(rows, STATS, pa.nulls(len(rows), rows.schema.field(STATS).type))
+        self.new_leaves[key] = not rows["first_row_id"].null_count
+        self.files.append(leaf)
+        self.in_memory[key] = plain
+        self._waiting_bytes += len(leaf.content) + rows.drop_columns(STATS).nbytes
+        if self._waiting_bytes > _WAITING_BYTES:
+            for file in self.files:
+                self.means.store(file)
+                self.stored.append(file.location)
+            self.files, self.in_memory, self._waiting_bytes = [], {}, 0
 
 
 def identities(rows: pa.Table) -> list[Identity]:
@@ -246,33 +281,55 @@ def with_status(rows: pa.Table, status: Status) -> pa.Table:
 
 
 def _parts(
-    means: CommitContext, rows: pa.Table, content: TreeContent
-) -> Sequence[tuple[pa.Table, bytes]]:
-    """Return rows in pieces of about the target size, each as it is stored; nothing of no rows.
+    means: CommitContext, rows: Iterable[pa.Table], count: int, content: TreeContent
+) -> Iterator[tuple[pa.Table, bytes]]:
+    """Yield `count` rows in pieces of about the target size, each as it is stored.
 
     None is above `LARGE` parts of the target unless it has one row; neighbours that are both small
     are one piece.
     """
-    if not len(rows):
-        return []
     target = leaf_target(means.facts, means.options.leaf_target_size_bytes)
 
     def stored(part: pa.Table) -> bytes:
-        return write_tree(means.facts.stored(part), content)
+        return write_tree(means.facts.stored(with_stats(means.facts, part)), content)
 
     limit = min(means.options.leaf_max_entries, LEAF_MAX_ENTRIES)
-    pieces: list[tuple[pa.Table, bytes]] = []
-    for even in _even(rows, -(-len(rows) // limit)):
-        for part, encoded in _cut(even, stored, target):
-            is_small = min(len(encoded), len(pieces[-1][1]) if pieces else target) < SMALL * target
-            if is_small and pieces and len(pieces[-1][0]) + len(part) <= limit:
-                both = pa.concat_tables([pieces[-1][0], part])
+    last: tuple[pa.Table, bytes] | None = None
+    for block in _blocks(rows, count, limit):
+        for part, encoded in _cut(block, stored, target):
+            if last is None:
+                last = part, encoded
+                continue
+            is_small = min(len(encoded), len(last[1])) < SMALL * target
+            if is_small and len(last[0]) + len(part) <= limit:
+                both = pa.concat_tables([last[0], part])
                 joined = stored(both)
                 if len(joined) <= LARGE * target:
-                    pieces[-1] = both, joined
+                    last = both, joined
                     continue
-            pieces.append((part, encoded))
-    return pieces
+            yield last
+            last = part, encoded
+    if last is not None:
+        yield last
+
+
+def _blocks(rows: Iterable[pa.Table], count: int, limit: int) -> Iterator[pa.Table]:
+    """Yield `count` rows in even blocks of at most `limit` rows, and of few bytes.
+
+    As many rows as the first ones show to be _BLOCK_BYTES are a block.
+    """
+    waiting: list[pa.Table] = []
+    edges: list[int] = []
+    for part in rows:
+        if not edges and len(part):
+            most = min(limit, max(1, _BLOCK_BYTES * len(part) // max(part.nbytes, 1)))
+            edges = np.diff(_edges(count, -(-count // most))).tolist()[::-1]
+        waiting.append(part)
+        while edges and sum(map(len, waiting)) >= edges[-1]:
+            together, size = pa.concat_tables(waiting), edges.pop()
+            block, waiting = together.slice(0, size).combine_chunks(), [together.slice(size)]
+            del together  # the block has its rows
+            yield block
 
 
 def _cut(
@@ -294,9 +351,12 @@ def _cut(
 
 
 def _even(rows: pa.Table, count: int) -> Iterator[pa.Table]:
-    edges = np.linspace(0, len(rows), count + 1).astype(int)
-    for first, end in pairwise(edges.tolist()):
+    for first, end in pairwise(_edges(len(rows), count).tolist()):
         yield rows.slice(first, end - first)
+
+
+def _edges(length: int, count: int) -> Integers:
+    return np.linspace(0, length, count + 1).astype(np.int64)
 
 
 # -- delete vectors over leaves -------------------------------------------------------------------

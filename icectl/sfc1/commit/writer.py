@@ -1,6 +1,6 @@
 """A new snapshot of layout sfc-1: its root, and the updates that add it (sfc-1 7.1)."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -12,7 +12,7 @@ from icectl.commit.rewritten_groups import Changes
 from icectl.commit.snapshot import engine_summary, head, put_on
 from icectl.commit.snapshot_writer import ManifestRewrite, SnapshotWriter
 from icectl.commit.transaction import Outputs, Proposal
-from icectl.entries.columns import NONE
+from icectl.entries.columns import NONE, text_hashes
 from icectl.entries.rows import Entries, by_row, by_spec
 from icectl.entries.summary import Totals, moved_totals, summarise, summary_counters
 from icectl.env import Env
@@ -27,6 +27,7 @@ from icectl.sfc1.commit.compose import compose
 from icectl.sfc1.commit.draft import (
     Attempt,
     CommitContext,
+    NewFile,
     NewTree,
     ParentState,
     RemovedFile,
@@ -35,18 +36,18 @@ from icectl.sfc1.commit.draft import (
     keys,
 )
 from icectl.sfc1.commit.lists import legacy_root, parquet_leaves
-from icectl.sfc1.manifest_file import ListedRow
+from icectl.sfc1.manifest_file import TREE_ROWS, ListedRow
 from icectl.sfc1.manifests import (
     FILES,
     LEAVES,
     NAMES,
     OWN_CONTENTS,
     PLAIN,
+    LeafPart,
     ReadLeaf,
     TreeSchema,
     can_move,
     leaf_rows,
-    live_in_tree,
     live_parts,
     live_rows,
     manifest_file,
@@ -62,6 +63,7 @@ from icectl.sfc1.manifests import (
 from icectl.sfc1.rules import sound_root
 from icectl.storage.location import comparison_key, comparison_keys
 from icectl.storage.new_files import create_own
+from icectl.storage.spill import MOST_PARTS, Spill
 from icectl.storage.store import Store
 from icectl.table.context import TableContext
 from icectl.table.guard import require_safe_base
@@ -75,8 +77,20 @@ _UNMOVABLE = (
     "`icectl upgrade-to-v4 TABLE --layout iceberg-1.12` leads back; there `icectl compact TABLE"
     " --deletes-only` makes deletion vectors of position delete files"
 )
+_KEPT_ROWS = 500_000
+_ROWS_OF_PART = 250_000
+"""Rows of about as many files are compared at a time."""
+
 _IDENTITY = ("content", "key", "content_offset")
 _CARRIED = ("spec_id", "snapshot_id", "sequence_number", "file_sequence_number", "record_count")
+_COMPARED = (*_IDENTITY, "first_row_id", *_CARRIED)
+_COMPARED_PART = LeafPart(frozenset({"status", "location", *_COMPARED} - {"key"}), frozenset())
+_ROWS_AT_ONCE = 65_536
+_FILES = pa.schema(
+    pa.field(name, pa.string() if name == "key" else TREE_ROWS.field(name).type)
+    for name in _COMPARED
+)
+"""What identifies files (sfc-1 EN7), and what no commit changes of them."""
 
 ChangeState = Callable[[TreeSchema, ParentState], TreeChange | None]
 """What an operation does to the state that it is given; None where that is nothing."""
@@ -202,6 +216,7 @@ class TreeWriter:
             _once(partial(read_leaf, self.store, facts, part=NAMES)),
             lambda: with_scheme(metadata.location, self.new.leaf()),
             lambda: with_scheme(metadata.location, self.new.bitmaps()),
+            self._create,
             partial(may_list, self.store, facts),
         )
         attempt = Attempt(snapshot_id, metadata.last_sequence_number + 1, metadata.next_row_id or 0)
@@ -235,10 +250,14 @@ class TreeWriter:
         )
         check(self.store, means, state, wanted, tree, snapshot)
         for file in tree.files:
-            create_own(self.store, self.env, file.location, file.content)
-        create_own(self.store, self.env, root, tree.root)
-        self.last = WrittenTree(root, tree.rows, frozenset(one.location for one in tree.files))
+            self._create(file)
+        self._create(NewFile(root, tree.root))
+        new_files = {*tree.stored, *(file.location for file in tree.files)}
+        self.last = WrittenTree(root, tree.rows, frozenset(new_files))
         return put_on(metadata, self.branch, snapshot)
+
+    def _create(self, file: NewFile) -> None:
+        create_own(self.store, self.env, file.location, file.content)
 
 
 def tree_options(metadata: TableMetadata) -> TreeOptions:
@@ -290,12 +309,16 @@ def _without_foreign(means: CommitContext, state: ParentState, change: TreeChang
 
 
 def _once(read: ReadLeaf) -> ReadLeaf:
+    """Read leaves, and keep the first ones, of _KEPT_ROWS rows in all."""
     leaves: dict[str, pa.Table] = {}
 
     def read_once(leaf: ListedRow) -> pa.Table:
-        if leaf.name not in leaves:
-            leaves[leaf.name] = read(leaf)
-        return leaves[leaf.name]
+        rows = leaves.get(leaf.name)
+        if rows is None:
+            rows = read(leaf)
+            if len(rows) + sum(map(len, leaves.values())) <= _KEPT_ROWS:
+                leaves[leaf.name] = rows
+        return rows
 
     return read_once
 
@@ -407,7 +430,8 @@ def check(
 
     `snapshot` is the one that the root is of.
     Raises: SelfCheckFailed V4-160, where a file came, went or changed that should not have.
-    Cost: reads the leaves that go, or whose delete vector changed.
+    Cost: reads the leaves that go, or whose delete vector changed, and new leaves in the store;
+    memory for some of their files.
     """
     new = _NewState(store, means, tree, snapshot)
     changed = {
@@ -416,9 +440,23 @@ def check(
         if not np.array_equal(parent.dead.get(key, NONE), new.dead.get(key, NONE))
     }
     same = (_leaves(parent.rows) & _leaves(new.rows)) - changed
-    before = _files_of(live_in_tree(_beside(parent.rows, same), parent.dead, means.look))
-    after = _files_of(live_in_tree(_beside(new.rows, same), new.dead, new.read))
-    gone, added = _files_of(tree.removed), _files_of(change.added)
+    there, here = _beside(parent.rows, same), _beside(new.rows, same)
+    count = max(sum(leaf.record_count for leaf in leaf_rows(rows)) for rows in (there, here))
+    part_count = min(1 + count // _ROWS_OF_PART, MOST_PARTS)
+    parts = [
+        _by_part(rows, part_count)
+        for rows in (
+            live_parts(there, parent.dead, means.look),
+            live_parts(here, new.dead, new.read),
+            [tree.removed],
+            [change.added],
+        )
+    ]
+    for number in range(part_count):
+        _compare(*(_read_part(part, number) for part in parts))
+
+
+def _compare(before: pa.Table, after: pa.Table, gone: pa.Table, added: pa.Table) -> None:
     stays = _without(before, gone)
     if len(stays) != len(before) - len(gone):
         raise _wrong(f"{len(gone)} files go, of which {len(before) - len(stays)} were live")
@@ -428,6 +466,23 @@ def check(
     differs = _difference(stays, carried)
     if differs is not None:
         raise _wrong(f"files that stay differ in {differs}")
+
+
+def _by_part(tables: Iterable[pa.Table], part_count: int) -> Spill:
+    """Return files in parts by the hash of their location, as _files_of has them."""
+    spill = Spill(_FILES, part_count)
+    for rows in tables:
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            files = _files_of(rows.slice(start, _ROWS_AT_ONCE))
+            numbers = text_hashes(files["key"]) % np.uint64(part_count)
+            spill.add(numbers, files.combine_chunks().to_batches()[0])
+    return spill
+
+
+def _read_part(spill: Spill, number: int) -> pa.Table:
+    """Return the files of a part by what identifies them."""
+    files = pa.Table.from_batches(spill.read(number), _FILES)
+    return files.sort_by([(name, "ascending") for name in _IDENTITY])
 
 
 class _NewState:
@@ -449,11 +504,11 @@ class _NewState:
         }
 
     def read(self, leaf: ListedRow) -> pa.Table:
-        """Return the rows of a leaf, perhaps without their statistics."""
+        """Return what is compared of the rows of a leaf."""
         content = self._new.get(comparison_key(leaf.name))
         if content is None:
-            return self._means.look(leaf)
-        return rows_of_leaf(self._means.facts, content, leaf, part=PLAIN)
+            return read_leaf(self._store, self._means.facts, leaf, part=_COMPARED_PART)
+        return rows_of_leaf(self._means.facts, content, leaf, part=_COMPARED_PART)
 
     def _read_range(self, location: str, offset: int, length: int) -> bytes:
         content = self._new.get(comparison_key(location))
@@ -480,19 +535,13 @@ def _beside(rows: pa.Table, same: Collection[str | None]) -> pa.Table:
 
 
 def _files_of(rows: pa.Table) -> pa.Table:
-    """Return files by what identifies them (sfc-1 EN7), with what no commit changes of them."""
+    """Return rows of files in the columns of _FILES. Order: kept."""
     is_vector = pc.equal(rows["content"], int(Content.POSITION_DELETES))
     offsets = pc.if_else(is_vector, pc.fill_null(rows["content_offset"], -1), -1)
-    table = pa.table(
-        {
-            "content": rows["content"],
-            "key": comparison_keys(rows["location"]),
-            "content_offset": offsets,
-            "first_row_id": rows["first_row_id"],
-            **{name: rows[name] for name in _CARRIED},
-        }
+    own = {"key": comparison_keys(rows["location"]), "content_offset": offsets}
+    return pa.table(
+        [own[name] if name in own else rows[name] for name in _FILES.names], schema=_FILES
     )
-    return table.sort_by([(name, "ascending") for name in _IDENTITY])
 
 
 def _without(files: pa.Table, others: pa.Table) -> pa.Table:

@@ -24,10 +24,10 @@ from icectl.format.sort import SortField, SortOrder, order_from_json
 from icectl.format.transforms import parse_transform
 from icectl.format.types import ListType, NestedField, PrimitiveType, StructType, Type
 from icectl.rows import sort_rows
+from icectl.rows.curves import hilbert
 from icectl.rows.sort_rows import (
     Curve,
     RowSorter,
-    hilbert,
     keyed,
     parse_sort_order,
     parse_zorder,

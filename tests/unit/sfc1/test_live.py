@@ -1,10 +1,11 @@
 """Live files of every snapshot of the paper's scenarios, read from files as drawn."""
 
+import pyarrow as pa
 import pytest
 
 from icectl.errors import CorruptTable
 from icectl.format.manifest import Content
-from icectl.sfc1.manifests import live_in_tree, live_parts, read_leaf, read_root, vectors
+from icectl.sfc1.manifests import live_parts, read_leaf, read_root, vectors
 from tests.builders.scenarios import FACTS, SCENARIOS, Scenario, names
 
 READ = [
@@ -39,7 +40,7 @@ def read(scenario, at):
 def test_the_live_files_are_those_of_the_paper(built, name, at):
     scenario = built(name)
     golden, root, read_one = read(scenario, at)
-    live = live_in_tree(root, vectors(scenario.files, root), read_one)
+    live = pa.concat_tables(live_parts(root, vectors(scenario.files, root), read_one))
     assert names(live, Content.DATA) == sorted(golden["live_files"])
     assert names(live, Content.POSITION_DELETES) == sorted(golden["live_vectors"])
 

@@ -9,6 +9,7 @@ import pytest
 from icectl.errors import SelfCheckFailed
 from icectl.format.manifest import Content, FileFormat
 from icectl.format.snapshot import Snapshot
+from icectl.sfc1.commit import writer
 from icectl.sfc1.commit.compose import compose
 from icectl.sfc1.commit.draft import (
     Attempt,
@@ -42,6 +43,7 @@ class Tree:
             lambda leaf: read_leaf(self.files, FACTS, leaf, part=NAMES),
             lambda: next(self.names),
             lambda: next(self.names),
+            self.files.store,
         )
         self.added = table(*(row(name) for name in "abc"))
         self.change = TreeChange(self.added)
@@ -110,6 +112,15 @@ def test_a_leaf_that_is_lost_is_noticed(tree):
     made = tree.commit(compact(tree))
     message = tree.rejected(made.rows.slice(0, 0))
     assert message.endswith("files that stay differ in their number (3 and 0)")
+
+
+def test_many_files_are_compared_in_parts(tree, monkeypatch):
+    monkeypatch.setattr(writer, "_ROWS_OF_PART", 1)
+    tree.checked(tree.commit(remove("b")))
+    made = tree.commit(compact(tree))
+    tree.checked(made)
+    message = tree.rejected(made.rows.slice(0, 0))
+    assert message.endswith("files that stay differ in their number (1 and 0)")
 
 
 def test_a_removed_file_that_lives_on_is_noticed(tree):

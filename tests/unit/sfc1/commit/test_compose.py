@@ -115,6 +115,7 @@ class Chain:
             lambda leaf: read_leaf(files, FACTS, leaf, part=NAMES),
             self.location,
             self.location,
+            files.store,
         )
         made = compose(
             means,
