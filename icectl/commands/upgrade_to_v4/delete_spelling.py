@@ -5,7 +5,7 @@ Iceberg's own readers compare locations to the letter: there such a delete appli
 its rows are back.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,6 +36,7 @@ _COLUMNS = frozenset(
         _NAMED,
     }
 )  # fmt: skip
+_LISTED = pa.schema([("name", pa.string()), ("manifest", pa.int32())])
 _BOUNDS = frozenset({"lower_bounds", "upper_bounds"})
 _LOCAL = "^(/|[Ff][Ii][Ll][Ee]:)"
 
@@ -51,44 +52,77 @@ def misspelt_deletes(
     Cost: every manifest once; every position delete file too, where the table has local files.
     """
     lists = manifests_by_snapshot(context, metadata, metadata.snapshots)
+    manifests = distinct_manifests(lists.values())
     scheme = with_scheme(metadata.location, "")
     data, named, files = [], [], []
-    for part in scan_manifests(
-        context, metadata, distinct_manifests(lists.values()), _COLUMNS | _BOUNDS
-    ):
+    for part in scan_manifests(context, metadata, manifests, _COLUMNS | _BOUNDS):
         alive = Entries(with_whole_locations(metadata.location, scheme, live(part.rows).table))
         deletes = with_referenced_data_files(delete_files(alive))
-        data.append(data_files(alive).table["location"])
-        named.append(deletes.table[_NAMED])
-        files.append(position_delete_files(deletes).table.select(sorted(_COLUMNS)))
+        data.append(_listed(data_files(alive), "location"))
+        named.append(_listed(deletes, _NAMED))
+        files.append(position_delete_files(deletes).table.select([*sorted(_COLUMNS), "manifest"]))
     if not files:
         return None
-    locations = _distinct(data)
-    local = locations.filter(pc.match_substring_regex(locations, _LOCAL))
-    if not len(local):  # other locations have one spelling
+    located = pa.concat_tables(data)
+    located = located.filter(pc.match_substring_regex(located["name"], _LOCAL))
+    if not len(located):  # other locations have one spelling
         return None
     listed = Entries(pa.concat_tables(files))
-    places = {location: at for at, location in enumerate(listed.table["location"].to_pylist())}
-    inside = read_names(take(listed, sorted(places.values())))
-    names = set(_distinct(named).to_pylist()).union(*inside.values())
-    return _misspelt(local, sorted(names))
+    by_file: dict[str, list[int]] = {}
+    for at, location in enumerate(listed.table["location"].to_pylist()):
+        by_file.setdefault(location, []).append(at)
+    inside = read_names(take(listed, [places[0] for places in by_file.values()]))
+    numbers = listed.table["manifest"].to_pylist()
+    named += [
+        pa.table({"name": [*names], "manifest": [numbers[at]] * len(names)}, _LISTED)
+        for location, names in inside.items()
+        for at in by_file[location]
+    ]
+    places = {manifest.identity: at for at, manifest in enumerate(manifests)}
+    snapshots: list[set[int]] = [set() for _ in manifests]
+    for snapshot_id, of_snapshot in lists.items():
+        for manifest in of_snapshot:
+            snapshots[places[manifest.identity]].add(snapshot_id)
+    return _misspelt(located, pa.concat_tables(named), snapshots)
 
 
-def _distinct(columns: Sequence[pa.ChunkedArray]) -> pa.Array:
-    chunks = [chunk for column in columns for chunk in column.chunks]
-    return pc.drop_null(pc.unique(pa.chunked_array(chunks, pa.string())))
+def _listed(entries: Entries, column: str) -> pa.Table:
+    """Return the files that a column names, each with the manifest that has it."""
+    table = entries.table
+    return pa.table([table[column], table["manifest"]], _LISTED).drop_null()
 
 
-def _misspelt(locations: pa.Array, names: Sequence[str]) -> Finding | None:
-    named = pa.array(names, pa.string())
-    keys, known = location_keys(named), location_keys(locations)
+def _misspelt(located: pa.Table, named: pa.Table, snapshots: Sequence[Set[int]]) -> Finding | None:
+    """Find a data file and a delete that names it in another form, both live in one snapshot.
+
+    `snapshots` are those of each manifest.
+    """
+    locations, names = pc.unique(located["name"]), pc.unique(named["name"])
+    keys, known = location_keys(names), location_keys(locations)
     meant = pc.is_in(known, value_set=keys)
     entries = pa.table({"key": known.filter(meant), "entry": locations.filter(meant)})
-    pairs = entries.join(pa.table({"key": keys, "name": named}), "key", join_type="inner")
+    pairs = entries.join(pa.table({"key": keys, "name": names}), "key", join_type="inner")
     unlike = pairs.filter(pc.not_equal(pairs["entry"], pairs["name"])).sort_by("name")
-    if not len(unlike):
-        return None
-    name, entry = unlike["name"][0].as_py(), unlike["entry"][0].as_py()
+    with_entry = _snapshots_of(located, unlike["entry"], snapshots)
+    with_name = _snapshots_of(named, unlike["name"], snapshots)
+    for entry, name in zip(unlike["entry"].to_pylist(), unlike["name"].to_pylist(), strict=True):
+        if not with_entry[entry].isdisjoint(with_name[name]):
+            return _finding(entry, name)
+    return None
+
+
+def _snapshots_of(
+    listed: pa.Table, names: pa.ChunkedArray, snapshots: Sequence[Set[int]]
+) -> Mapping[str, Set[int]]:
+    """Return the snapshots in which each of some files is listed."""
+    found: dict[str, set[int]] = {}
+    rows = listed.filter(pc.is_in(listed["name"], value_set=names.combine_chunks()))
+    for name, manifest in zip(rows["name"].to_pylist(), rows["manifest"].to_pylist(), strict=True):
+        found.setdefault(name, set()).update(snapshots[manifest])
+    return found
+
+
+def _finding(entry: str, name: str) -> Finding:
     message = (
         f"a live delete names it `{name}`, and manifests of version 4 `{entry}`: engines that"
         " compare locations to the letter would not apply it, and deleted rows would come back"
