@@ -47,7 +47,8 @@ from icectl.rows.compact_job import TypedSpec
 from icectl.rows.deleted_positions import puffin_blobs
 from icectl.rows.find_job import FindJob, FoundRows, Keys, Tried, matches, run_find, try_find
 from icectl.rows.write_data import FileOutputs
-from icectl.storage.location import comparison_key, parent
+from icectl.storage.location import comparison_key, is_local, parent
+from icectl.storage.open import AT_ONCE_LOCALLY
 from icectl.table.context import TableContext
 from icectl.table.live_files import every_column
 from icectl.table.manifest_lists import distinct_manifests
@@ -69,6 +70,9 @@ _ROW_ID = 2147483544
 """The field of whole rows in position delete files."""
 _MEMBERS = ("location", "content", "file_format", "record_count", "file_size_in_bytes")
 _FOOTER_BYTES = 64 << 10
+_LIGHT_BYTES = 1 << 20
+"""Bytes of a local file up to which threads only wait for one another."""
+
 _FILES_AT_ONCE = 100_000
 """Files that are described in memory while they are looked into."""
 
@@ -149,8 +153,17 @@ class _ThreadSearcher:
             return found
 
         sizes = [task.expected_bytes for task in tasks]
+        threads = context.concurrency
+        if threads <= AT_ONCE_LOCALLY and all(map(_is_light, tasks)):
+            threads = 1
         context.progress.phase("reading data files", total=len(tasks))
-        return in_threads(find, tasks, sizes, threads=context.concurrency)
+        return in_threads(find, tasks, sizes, threads=threads)
+
+
+def _is_light(task: RewriteTask) -> bool:
+    """Return whether it takes longer to have a thread read a file than to read it."""
+    is_here = all(is_local(file.location) for file in task.inputs)
+    return is_here and task.expected_bytes <= _LIGHT_BYTES
 
 
 @dataclass(slots=True)

@@ -21,6 +21,7 @@ _LOOPS = {
     "find_members": (_NUMBER, "an n an an a"),
     "replace_numbers": (_NUMBER, "ann aan a"),
     "find_pages": (_NUMBER, "an n an"),
+    "in_blocks": (None, "an an a"),
     "add_32": (None, "an an an h"),
     "add_64": (None, "an an an h"),
     "add_bits": (None, "an a an h"),

@@ -569,6 +569,21 @@ LOOP i64 find_pages(
     return count;
 }
 
+/* Which hashes the blocks of a Bloom filter may have: a bit in each of the eight words of one. */
+LOOP void in_blocks(const u8 *blocks, i64 count, const u64 *hashes, i64 hash_count, u8 *may_have) {
+    static const uint32_t salts[8] = {0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D,
+                                      0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31};
+    for (i64 at = 0; at < hash_count; at++) {
+        const u8 *block = blocks + 32 * (((hashes[at] >> 32) * (u64)count) >> 32);
+        int has = 1;
+        for (int word = 0; word < 8 && has; word++) {
+            uint32_t bit = ((uint32_t)hashes[at] * salts[word]) >> 27;
+            has = block[4 * word + (bit >> 3)] >> (bit & 7) & 1;
+        }
+        may_have[at] = (u8)has;
+    }
+}
+
 /* -- hashes of rows -------------------------------------------------------------------------- */
 
 enum { PLAIN, SINGLE, DOUBLE };

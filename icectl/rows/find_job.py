@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial, reduce
+from functools import lru_cache, partial, reduce, wraps
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -56,14 +56,14 @@ from icectl.rows.equality_deletes import (
     equality_indexes,
     read_keys,
 )
-from icectl.rows.key_ranges import KeyRanges, groups_without
+from icectl.rows.key_ranges import KeyGlances, KeyRanges, groups_without
 from icectl.rows.read_data import RowSource, SourceFile
 from icectl.rows.rewrite_data import StoredRows, stored_rows
 from icectl.rows.sorted_keys import map_keys, sort_keys_into
 from icectl.rows.write_data import FileOutputs
 from icectl.rows.write_job import IncomingRows, frame_schema
 from icectl.storage.listing import temporary_file
-from icectl.table.rewrite_tasks import RewriteTask
+from icectl.table.rewrite_tasks import InputFile, RewriteTask
 
 _COMPARE: Mapping[str, Callable[[pa.Array, pa.Scalar], pa.Array]] = {
     "<": pc.less,
@@ -182,6 +182,9 @@ def run_find(task: RewriteTask, job: FindJob, outputs: FileOutputs) -> list[Foun
 
     Raises: as stored_rows, matches.
     """
+    task = _may_have_keys(task, job, outputs)
+    if not task.inputs:
+        return []
     group = file_group(task, job.reading)
     locations = [file.location for file in task.inputs]
     counts = {file.location: file.record_count for file in task.inputs}
@@ -207,6 +210,23 @@ def run_find(task: RewriteTask, job: FindJob, outputs: FileOutputs) -> list[Foun
     return found_rows
 
 
+def _may_have_keys(task: RewriteTask, job: FindJob, outputs: FileOutputs) -> RewriteTask:
+    """Return a task with those of its files that a glance can't rule out; all if it has deletes."""
+    if not isinstance(job.rows, Keys) or task.delete_files:
+        return task
+    _, glances = _key_tests(job.rows, _columns(job))
+
+    def may_have(file: InputFile) -> bool:
+        is_bare = file.vector is None and file.split is None and file.stated is None
+        if not is_bare or not glances.pay:
+            return True
+        with outputs.reading(file.location) as opened:
+            return not glances.rule_out(opened, file.size_bytes, file.record_count)
+
+    inputs = tuple(filter(may_have, task.inputs))
+    return task if len(inputs) == len(task.inputs) else replace(task, inputs=inputs)
+
+
 Tried = list[FoundRows] | CorruptTable | StorageError | Unsupported
 """What a search has found in a file, or why it can't be read."""
 
@@ -227,7 +247,7 @@ def _searches(job: FindJob) -> Iterator[tuple[_Hits, set[int]]]:
     if not isinstance(target, Keys):
         yield partial(_of_condition, target), set()
         return
-    columns = _columns(job, target)
+    columns = _columns(job)
     is_large = target.folder or len(target.content) > MOST_KEPT_BYTES
     for index in [_mapped_index(target, columns)] if is_large else _indexes(target, columns):
         yield partial(_of_keys, index), index.read_ids
@@ -237,8 +257,25 @@ _Columns = tuple[tuple[int, str, Type, Any], ...]
 """The ids, names, types and defaults of key columns."""
 
 
-def _columns(job: FindJob, keys: Keys) -> _Columns:
-    chain = _chain(keys, job.reading.columns.ever)
+def _recalled(function: Callable[[FindJob], _Columns]) -> Callable[[FindJob], _Columns]:
+    """Let a function of a job recall its last result: task by task has the same job."""
+    last: tuple[FindJob, _Columns] | None = None
+
+    @wraps(function)
+    def recalled(job: FindJob) -> _Columns:
+        nonlocal last
+        known = last  # another thread may replace it
+        if known is None or known[0] is not job:
+            known = last = job, function(job)
+        return known[1]
+
+    return recalled
+
+
+@_recalled
+def _columns(job: FindJob) -> _Columns:
+    assert isinstance(job.rows, Keys)
+    chain = _chain(job.rows, job.reading.columns.ever)
     return tuple((it.id, it.name, it.type, it.initial_default) for it in chain.fields)
 
 
@@ -314,21 +351,36 @@ def _may_have(job: FindJob) -> Callable[[RowSource], bool]:
     """Return the test whether a file may have any of the rows."""
     target, ever = job.rows, job.reading.columns.ever
     if isinstance(target, Keys):
-        ranges = _ranges(target, _columns(job, target))
-    elif not any(_is_equality(leaf) for leaf in leaves(target)):
+        return partial(_may_have_key, *_key_tests(target, _columns(job)))
+    if not any(_is_equality(leaf) for leaf in leaves(target)):
         return lambda _: True
 
     def may_have(source: RowSource) -> bool:
         opened = source.opened
         if not isinstance(opened, ParquetDataFile):
             return True
-        count = int(opened.file.metadata.num_row_groups)
-        if isinstance(target, Keys):
-            return len(groups_without(opened, [ranges])) < count
         filters = ValueFilters(opened)
-        return any(_may_be_true(target, partial(filters.may_have, at), ever) for at in range(count))
+        groups = range(int(opened.file.metadata.num_row_groups))
+        return any(_may_be_true(target, partial(filters.may_have, at), ever) for at in groups)
 
     return may_have
+
+
+def _may_have_key(ranges: KeyRanges, glances: KeyGlances, source: RowSource) -> bool:
+    opened = source.opened
+    if not isinstance(opened, ParquetDataFile):
+        return True
+    if len(groups_without(opened, [ranges])) < opened.file.metadata.num_row_groups:
+        return True
+    glances.learn(opened)
+    return False
+
+
+@lru_cache(maxsize=2)
+def _key_tests(keys: Keys, columns: _Columns) -> tuple[KeyRanges, KeyGlances]:
+    """Return what files may have keys by, for all files: glances learn from each."""
+    ranges = _ranges(keys, columns)
+    return ranges, KeyGlances(ranges)
 
 
 _MayHave = Callable[[int, pa.Array], Mask]

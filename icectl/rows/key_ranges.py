@@ -1,9 +1,9 @@
 """Which files and row groups can't have any of some keys: by their bounds, then by other means."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,9 @@ import pyarrow.compute as pc
 
 from icectl.errors import CorruptTable
 from icectl.files.parquet.data_file import ParquetDataFile
+from icectl.files.parquet.glance import Glance, StoredColumn, glance_at, stored_columns
 from icectl.files.parquet.metrics import FileMetrics
+from icectl.files.parquet.schema import has_field_ids
 from icectl.files.parquet.value_filters import Sought, ValueFilters
 from icectl.format import single_value
 from icectl.format.schema import Schema
@@ -29,6 +31,14 @@ _ORDERED = frozenset(
 
 _MOST_COMPARED = 2_000_000
 """Keys that are compared with bounds one by one; of more only the ends are."""
+
+_FEW = 8
+"""Files by which glances may fail more often than not: those that fail are read again."""
+
+_MOST_KNOWN = 16
+"""Ways to store columns that are known at once: files of some writers all differ."""
+
+_NOTHING_STATED = FileMetrics(-1)
 
 Mask = npt.NDArray[np.bool_]
 MayHave = Callable[[int, Sought, Mask], Mask]
@@ -148,7 +158,7 @@ class KeyRanges:
     @staticmethod
     def unknown(columns: Sequence[NestedField]) -> "KeyRanges":
         """Return the ranges of keys of which nothing is known."""
-        return KeyRanges.stated(columns, FileMetrics(-1))
+        return KeyRanges.stated(columns, _NOTHING_STATED)
 
     def joined(self, other: "KeyRanges") -> "KeyRanges":
         """Return the ranges of the keys of both."""
@@ -206,6 +216,55 @@ def groups_without(opened: ParquetDataFile, keys: Sequence[KeyRanges]) -> frozen
         for at, metrics in zip(groups, stated, strict=True)
         if not any(ranges.may_be_in(metrics, partial(filters.those_of, at)) for ranges in keys)
     )
+
+
+class KeyGlances:
+    """Glances at files for some keys: a file whose Bloom filters rule all out needs no opening.
+
+    How columns are stored is learned of files that were opened, for others that say the same.
+    """
+
+    def __init__(self, keys: KeyRanges) -> None:
+        self._keys = keys
+        self._known: dict[bytes, Mapping[int, StoredColumn]] = {}
+        self._hits = self._misses = 0
+
+    @property
+    def pay(self) -> bool:
+        """Whether something is known, and glances did not fail more often than not."""
+        return bool(self._known) and self._misses <= self._hits + _FEW
+
+    def rule_out(self, file: IO[bytes], size_bytes: int, record_count: int) -> bool:
+        """Return whether a file of that size and so many rows surely has none of the keys."""
+        is_absent = self._is_absent(glance_at(file), size_bytes, record_count)
+        self._hits += is_absent
+        self._misses += not is_absent
+        return is_absent
+
+    def _is_absent(self, glance: Glance | None, size_bytes: int, record_count: int) -> bool:
+        if glance is None or (glance.size_bytes, glance.record_count) != (size_bytes, record_count):
+            return False
+        columns = self._known.get(glance.described)
+        return columns is not None and self._are_absent(glance, columns)
+
+    def learn(self, opened: ParquetDataFile) -> None:
+        """Learn from an open file with field ids and without the keys, if a glance shows this."""
+        if len(self._known) >= _MOST_KNOWN or not has_field_ids(opened.file.schema_arrow):
+            return
+        columns = stored_columns(opened, {known.column.id for known in self._keys.columns})
+        glance = glance_at(opened.stored)
+        if glance is not None and self._are_absent(glance, columns):
+            self._known[glance.described] = columns
+
+    def _are_absent(self, glance: Glance, columns: Mapping[int, StoredColumn]) -> bool:
+        def may_have(group: int, id_: int, sought: Sought, asked: Mask) -> Mask:
+            column = columns.get(id_)
+            return asked if column is None else glance.those_of(group, column, sought, asked)
+
+        return not any(
+            self._keys.may_be_in(_NOTHING_STATED, partial(may_have, group))
+            for group in range(glance.group_count)
+        )
 
 
 def is_ordered(type_: Type) -> bool:

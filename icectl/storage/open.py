@@ -42,7 +42,10 @@ SHARE_STORAGE = (
 """What helps where other processes have other files at the same location."""
 
 _LOGGER = logging.getLogger(__name__)
-_AT_ONCE_LOCALLY = 8
+
+AT_ONCE_LOCALLY = 8
+"""Files of this machine that are read or removed at once, where the user does not say."""
+
 _AT_ONCE_IN_STORES = 48
 
 
@@ -122,7 +125,7 @@ def requests_at_once(concurrency: int | None, location: str) -> int:
     """Return how many files are read or removed at once: those of a store wait for answers."""
     if concurrency is not None:
         return concurrency
-    return _AT_ONCE_LOCALLY if locations.is_local(location) else _AT_ONCE_IN_STORES
+    return AT_ONCE_LOCALLY if locations.is_local(location) else _AT_ONCE_IN_STORES
 
 
 def open_store(options: StorageOptions, env: Env, deadline: Deadline | None = None) -> Store:

@@ -21,6 +21,7 @@ from pathlib import Path
 import cramjam
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import orc
 
 from icectl.catalog.files import FileSystemCatalog
@@ -39,6 +40,8 @@ from icectl.files.manifest.manifest import read_manifest
 from icectl.files.manifest.manifest_list import ManifestListReader, read_manifest_list
 from icectl.files.metadata_file import find_table_uuid, read_metadata, read_metadata_to_show
 from icectl.files.orc import read_tail
+from icectl.files.parquet.glance import StoredColumn, glance_at
+from icectl.files.parquet.value_filters import Sought
 from icectl.files.puffin import MAGIC, NewBlob, read_blob, read_puffin, write_puffin
 from icectl.progress import SilentProgress
 from icectl.sfc1.manifest_file import read_tree
@@ -92,6 +95,7 @@ def seeds(folder: Path) -> Mapping[str, tuple[Codec, bytes]]:
         "bitmap": (lambda content: read_bitmap(content, 1000), write_bitmap(np.arange(700))),
         "orc tail": (read_tail, _orc_tail()),
         "orc tail of a writer": (read_tail, _orc_tail_of_a_writer()),
+        "filters at a glance": (_glanced, _with_filter()),
         "plan": (_plan, _planned(folder / "plan.json", str(folder / "t"))),
         "journal of outputs": (_outputs, _output_journal(folder / "t")),
         "journal of a deletion": (_deletion, _deletion_journal(folder / "t")),
@@ -110,6 +114,24 @@ def _rows(opened: object) -> int:
 
 def _puffin(content: bytes) -> object:
     return [read_blob(content[one.span], one) for one in read_puffin(content).blobs]
+
+
+def _glanced(content: bytes) -> object:
+    """Ask what a file may have in its only column."""
+    glance = glance_at(io.BytesIO(content))
+    column = StoredColumn(0, 1, pa.int64(), "INT64", 0)
+    sought, asked = Sought(pa.array(range(200))), np.ones(200, np.bool_)
+    groups = range(min(glance.group_count, 9)) if glance else ()
+    return [glance.those_of(group, column, sought, asked) for group in groups if glance]
+
+
+def _with_filter() -> bytes:
+    """A Parquet file with a Bloom filter."""
+    sink = io.BytesIO()
+    rows = pa.table({"x": pa.array(range(100))})
+    options = {"x": {"ndv": 100, "fpp": 1e-6}}
+    pq.write_table(rows, sink, use_dictionary=False, bloom_filter_options=options)
+    return sink.getvalue()
 
 
 def _plan(content: bytes) -> object:

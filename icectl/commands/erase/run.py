@@ -15,10 +15,6 @@ from icectl.cli.session import connect_to, identity_of, open_session
 from icectl.cli.settings import ERASE_KEYS
 from icectl.commands.change import Finished, MetadataReport, PlannedChange, carry_out
 from icectl.commands.change import commit_metadata as commit_refs
-from icectl.commands.compact.options import CompactRequest
-from icectl.commands.compact.parsed_options import options_of as compact_options_of
-from icectl.commands.compact.run import execute as compact
-from icectl.commands.compact.run import prepare as prepare_compaction
 from icectl.commands.erase import versions
 from icectl.commands.erase.options import EraseRequest
 from icectl.commands.erase.parsed_options import EraseOptions, options_of
@@ -579,8 +575,13 @@ class _Erasing:
         With `rewrite_all`, all its deletes are written again: whole rows in position deletes go,
         and so do paths of other data files in Puffin files.
         """
+        from icectl.commands.compact.options import CompactRequest
+        from icectl.commands.compact.parsed_options import options_of
+        from icectl.commands.compact.run import execute as compact
+        from icectl.commands.compact.run import prepare as prepare_compaction
+
         request = CompactRequest(deletes_only=True, rewrite_all=rewrite_all, branch=branch)
-        make = compact_options_of(request, RunLimits())
+        make = options_of(request, RunLimits())
         prepared = prepare_compaction(self.context, branch, make)
         if prepared.plan.has_work:
             self.snapshot_ids += compact(

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from pyarrow import types as arrow_types
 from xxhash import xxh64_intdigest
 
 from icectl.errors import CorruptTable
-from icectl.files.compiled import loops
+from icectl.files.compiled import address, loops
 from icectl.files.parquet.data_file import ParquetDataFile
 from icectl.files.parquet.footer import (
     NUMBER,
@@ -92,6 +92,23 @@ class _Plain:
 _Has = Callable[[_Plain], Mask]
 """Returns which values there may be."""
 
+Read = Callable[[int, int], bytes]
+"""Reads bytes from an offset, fewer where a file ends."""
+
+
+class FilterFacts(NamedTuple):
+    """What a footer says of a Bloom filter, and of the chunk that it is of.
+
+    `size_bytes` are those of the filter, None where they are not stated; the bounds are plain.
+    """
+
+    value_count: int
+    chunk_bytes: int
+    offset: int
+    size_bytes: int | None = None
+    lower: bytes | None = None
+    upper: bytes | None = None
+
 
 class Sought:
     """Values to look for in many files: those of few are encoded once for each way to store them.
@@ -153,13 +170,18 @@ class ValueFilters:
             return asked
         stored = leaves(self._opened.schema)[at].type
         plain = sought.plain(asked, stored, chunk.physical_type, width)
-        if not plain.values or not (is_coded or _pays(chunk, len(plain.values))):
+        facts = None if is_coded else _filter_facts(chunk)
+        if not plain.values or not (facts is None or _pays(facts, len(plain.values))):
             return asked
         if (group, at) not in self._known:
             # What is damaged rules nothing out: readers of the rows will say so.
             with suppress(CorruptTable, ValueError, struct.error, pa.ArrowException):
-                has = self._dictionary(chunk, width) if is_coded else self._bloom_filter(chunk)
-                self._known[group, at] = has if has and _has_bounds(has, chunk) else None
+                has = (
+                    self._dictionary(chunk, width) if facts is None
+                    else _bloom_filter(facts, self._read)
+                )  # fmt: skip
+                is_whole = has is not None and _has_bounds(has, *_bounds(chunk))
+                self._known[group, at] = has if is_whole else None
         has = self._known.setdefault((group, at), None)
         may = asked.copy()
         if has is not None:
@@ -180,37 +202,10 @@ class ValueFilters:
         self._opened.stored.seek(offset)
         return bytes(self._opened.stored.read(size_bytes))
 
-    def _bloom_filter(self, chunk: Any) -> _Has | None:
-        most_bytes = _most_bytes(chunk)
-        size_bytes = chunk.bloom_filter_length or _HEADER_BYTES
-        if size_bytes > most_bytes:
-            return None
-        content = self._read(chunk.bloom_filter_offset, size_bytes)
-        doubled, at = read_varint(content, len(_BEGIN))  # zigzag
-        end, bits_bytes = at + len(_ALGORITHM), doubled >> 1
-        header = content[: len(_BEGIN)] + content[at:end]
-        if header != _BEGIN + _ALGORITHM or bits_bytes > most_bytes:
-            return None
-        if chunk.bloom_filter_length is None:
-            content = self._read(chunk.bloom_filter_offset, end + bits_bytes)
-        bits = content[end:]
-        if doubled & 1 or len(bits) != bits_bytes or bits_bytes % _BLOCK_BYTES or not any(bits):
-            return None
-        blocks = np.frombuffer(bits, "<u4").reshape(-1, len(_SALTS))
-
-        def has(values: _Plain) -> Mask:
-            hashed = values.hashes()
-            chosen = blocks[(hashed >> np.uint64(32)) * np.uint64(len(blocks)) >> np.uint64(32)]
-            low = hashed.astype(np.uint32)[:, np.newaxis]
-            wanted = np.uint32(1) << (low * _SALTS >> np.uint32(27))
-            return np.asarray((chosen & wanted == wanted).all(axis=1), np.bool_)
-
-        return has
-
     def _dictionary(self, chunk: Any, width: int) -> _Has | None:
         start = chunk.dictionary_page_offset
         size_bytes = chunk.data_page_offset - start if start else 0
-        if loops() is None or not 0 < size_bytes <= _most_bytes(chunk):
+        if loops() is None or not 0 < size_bytes <= _most_bytes(chunk.total_compressed_size):
             return None
         content = self._read(start, size_bytes)
         header = find_members(octets(content), _PAGE_HEADER)
@@ -232,22 +227,82 @@ class ValueFilters:
         return None if values is None else partial(_among, values)
 
 
+def filtered(facts: FilterFacts, read: Read, plain: _Plain, asked: Mask) -> Mask:
+    """Return which of the asked values, some of them `plain`, a chunk may have. Order: kept.
+
+    All of them where its Bloom filter is not believed, or would rule out too few to be read.
+    """
+    if not plain.values or not _pays(facts, len(plain.values)):
+        return asked
+    try:
+        has = _bloom_filter(facts, read)
+    except CorruptTable:  # what is damaged rules nothing out
+        return asked
+    may = asked.copy()
+    if has is not None and _has_bounds(has, facts.lower, facts.upper):
+        may[plain.places] = has(plain)
+    return may
+
+
+def _bloom_filter(facts: FilterFacts, read: Read) -> _Has | None:
+    """Read a Bloom filter; None where it is none that is known, or larger than its chunk."""
+    most_bytes = _most_bytes(facts.chunk_bytes)
+    size_bytes = facts.size_bytes or _HEADER_BYTES
+    if not 0 < size_bytes <= most_bytes:
+        return None
+    content = read(facts.offset, size_bytes)
+    doubled, at = read_varint(content, len(_BEGIN))  # zigzag
+    end, bits_bytes = at + len(_ALGORITHM), doubled >> 1
+    header = content[: len(_BEGIN)] + content[at:end]
+    if header != _BEGIN + _ALGORITHM or bits_bytes > most_bytes:
+        return None
+    if facts.size_bytes is None:
+        content = read(facts.offset, end + bits_bytes)
+    bits = memoryview(content)[end:]
+    if doubled & 1 or len(bits) != bits_bytes or bits_bytes % _BLOCK_BYTES or not any(bits):
+        return None
+    return partial(_in_blocks, np.frombuffer(bits, np.uint8))
+
+
+def _in_blocks(bits: npt.NDArray[np.uint8], values: _Plain) -> Mask:
+    hashed = values.hashes()
+    if loops() is not None:
+        may = np.empty(len(hashed), np.bool_)
+        loops().in_blocks(
+            *(address(bits, np.uint8), len(bits) // _BLOCK_BYTES),
+            *(address(hashed, np.uint64), len(hashed), address(may, np.bool_)),
+        )
+        return may
+    blocks = bits.view("<u4").reshape(-1, len(_SALTS))
+    chosen = blocks[(hashed >> np.uint64(32)) * np.uint64(len(blocks)) >> np.uint64(32)]
+    low = hashed.astype(np.uint32)[:, np.newaxis]
+    wanted = np.uint32(1) << (low * _SALTS >> np.uint32(27))
+    return np.asarray((chosen & wanted == wanted).all(axis=1), np.bool_)
+
+
+def _filter_facts(chunk: Any) -> FilterFacts:
+    sizes = chunk.num_values, chunk.total_compressed_size
+    return FilterFacts(*sizes, chunk.bloom_filter_offset, chunk.bloom_filter_length)
+
+
 def _among(known: Collection[bytes], plain: _Plain) -> Mask:
     return np.fromiter((it in known for it in plain.values), np.bool_, len(plain.values))
 
 
-def _pays(chunk: Any, count: int) -> bool:
-    """Return whether the Bloom filter of a chunk may rule out so many values together."""
-    if count <= _MOST_HASHED or chunk.bloom_filter_length is None:
+def _pays(facts: FilterFacts, count: int) -> bool:
+    """Return whether a Bloom filter may rule out so many values together."""
+    if count <= _MOST_HASHED or facts.size_bytes is None:
         return count <= _MOST_HASHED
-    blocks = max(chunk.bloom_filter_length // _BLOCK_BYTES, 1)
-    set_bits = 1 - (1 - 1 / (8 * _BLOCK_BYTES // len(_SALTS))) ** (chunk.num_values / blocks)
+    blocks = max(facts.size_bytes // _BLOCK_BYTES, 1)
+    set_bits = 1 - (1 - 1 / (8 * _BLOCK_BYTES // len(_SALTS))) ** (
+        max(facts.value_count, 0) / blocks
+    )
     return bool(count * set_bits ** len(_SALTS) <= _MOST_FALSE)
 
 
-def _most_bytes(chunk: Any) -> int:
+def _most_bytes(chunk_bytes: int) -> int:
     """Return how many bytes are read to rule a chunk out."""
-    return min(_MOST_BYTES, max(int(chunk.total_compressed_size), _FEW_BYTES))
+    return min(_MOST_BYTES, max(chunk_bytes, _FEW_BYTES))
 
 
 def _width_of(physical: str, width: int) -> int:
@@ -271,15 +326,20 @@ def _dictionary_values(page: bytes, count: int, width: int) -> Collection[bytes]
     return found if at == len(page) else None
 
 
-def _has_bounds(has: _Has, chunk: Any) -> bool:
+def _has_bounds(has: _Has, *bounds: bytes | None) -> bool:
     """Return whether a filter has the least and the greatest value of its chunk, where told."""
+    plain = [bound for bound in bounds if bound is not None]
+    return bool(has(_Plain(plain, np.arange(len(plain)))).all())
+
+
+def _bounds(chunk: Any) -> Sequence[bytes]:
+    """Return the least and the greatest value of a chunk, plain; none where they are not told."""
     stated = chunk.statistics
     if stated is None or not stated.has_min_max:
-        return True
+        return ()
     layout = _FORMATS.get(chunk.physical_type)
-    bounds = (stated.min_raw, stated.max_raw)
-    plain = [struct.pack(layout, it) if layout else bytes(it) for it in bounds]
-    return bool(has(_Plain(plain, np.arange(len(plain)))).all())
+    bounds = stated.min_raw, stated.max_raw
+    return [struct.pack(layout, it) if layout else bytes(it) for it in bounds]
 
 
 def _plain_values(

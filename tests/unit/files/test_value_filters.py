@@ -1,19 +1,23 @@
 """Values that row groups can't have: none that is there is missed, whoever wrote the file."""
 
 import math
+from collections.abc import Callable
 from decimal import Decimal
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from icectl.files.parquet import value_filters
 from icectl.files.parquet.data_file import open_parquet
+from icectl.files.parquet.footer import octets
+from icectl.files.parquet.glance import glance_at
 from icectl.files.parquet.value_filters import ValueFilters
+from tests.builders.at_a_glance import AtAGlance
 from tests.builders.data_files import identified
 
 ROWS = 400
@@ -51,9 +55,11 @@ def column(kind: pa.DataType, values: list[Any]) -> pa.Array:
     return pa.array(values, kind)
 
 
-def filters(content: bytes | Path) -> ValueFilters:
-    stored = content if isinstance(content, bytes) else content.read_bytes()
-    return ValueFilters(open_parquet(BytesIO(stored), ()))
+def opened(content: bytes) -> ValueFilters:
+    return ValueFilters(open_parquet(BytesIO(content), ()))
+
+
+WAYS: list[Callable[[bytes], ValueFilters | AtAGlance]] = [opened, AtAGlance]
 
 
 def written(values: pa.Array, *, coded: bool = False, **how: Any) -> bytes:
@@ -65,11 +71,11 @@ def written(values: pa.Array, *, coded: bool = False, **how: Any) -> bytes:
     return sink.getvalue()
 
 
-@pytest.mark.parametrize("coded", [False, True])
+@pytest.mark.parametrize(("coded", "way"), [(False, opened), (True, opened), (False, AtAGlance)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_values_that_are_there_are_not_ruled_out_and_most_others_are(kind, coded):
+def test_values_that_are_there_are_not_ruled_out_and_most_others_are(kind, coded, way):
     stored, wanted, values = KINDS[kind]
-    known = filters(written(column(stored, values[:ROWS]), coded=coded))
+    known = way(written(column(stored, values[:ROWS]), coded=coded))
     there, absent = (column(wanted, values[at : at + ROWS : 8]) for at in (0, ROWS))
     assert known.may_have(0, 1, there).all()
     found = int(known.may_have(0, 1, absent).sum())
@@ -80,35 +86,38 @@ def test_values_that_are_there_are_not_ruled_out_and_most_others_are(kind, coded
 @pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "brotli", "zstd", "lz4"])
 def test_dictionaries_are_read_in_every_codec_or_rule_nothing_out(codec):
     values = pa.array(["a", "b", None, "a"])
-    known = filters(written(values, coded=True, compression=codec))
+    known = opened(written(values, coded=True, compression=codec))
     asked = pa.array(["a", "c", None])
     assert known.may_have(0, 1, asked).tolist() == [True, codec == "lz4", True]
 
 
-def test_values_that_writers_encode_in_several_ways_may_always_be_there():
-    known = filters(written(pa.array([1.0, 2.0])))
+@pytest.mark.parametrize("way", WAYS)
+def test_values_that_writers_encode_in_several_ways_may_always_be_there(way):
+    known = way(written(pa.array([1.0, 2.0])))
     asked = [0.0, -0.0, math.nan, None, 3.0]
     assert known.may_have(0, 1, pa.array(asked)).tolist() == [True] * 4 + [False]
     for stored, wanted in ((pa.timestamp("ms"), pa.timestamp("us")), (pa.uint32(), pa.int32())):
-        other = filters(written(pa.array([1, 2], stored)))
+        other = way(written(pa.array([1, 2], stored)))
         assert other.may_have(0, 1, pa.array([7], wanted)).all()
-    narrow = filters(written(pa.array([1, 2], pa.float32())))
+    narrow = way(written(pa.array([1, 2], pa.float32())))
     assert narrow.may_have(0, 1, pa.array([0.1, 1e300])).all()
 
 
-def test_many_values_are_not_looked_for():
-    known = filters(written(pa.array(range(0, 2000, 2))))
+@pytest.mark.parametrize("way", WAYS)
+def test_many_values_are_not_looked_for(way):
+    known = way(written(pa.array(range(0, 2000, 2))))
     assert not known.may_have(0, 1, pa.array(range(1, 200, 2))).all()
     assert known.may_have(0, 1, pa.array(range(1, 203, 2))).all()
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("damage", ["empty", "of another column", "header", "length"])
-def test_a_filter_that_lies_or_is_damaged_rules_nothing_out(damage):
+def test_a_filter_that_lies_or_is_damaged_rules_nothing_out(damage, way):
     content = bytearray(written(pa.array(range(0, 800, 2))))
     chunk = pq.read_metadata(BytesIO(content)).row_group(0).column(0)
     start, size = chunk.bloom_filter_offset, chunk.bloom_filter_length
     absent = pa.array([1, 3, 5, 7, 9])
-    assert not filters(bytes(content)).may_have(0, 1, absent).any()
+    assert not way(bytes(content)).may_have(0, 1, absent).any()
     if damage == "empty":
         content[start + 20 : start + size] = bytes(size - 20)
     elif damage == "of another column":
@@ -119,7 +128,7 @@ def test_a_filter_that_lies_or_is_damaged_rules_nothing_out(damage):
         content[start + 5] ^= 0xFF
     else:
         content[start + 1] ^= 0x40
-    assert filters(bytes(content)).may_have(0, 1, absent).all()
+    assert way(bytes(content)).may_have(0, 1, absent).all()
 
 
 def test_a_damaged_dictionary_rules_nothing_out():
@@ -128,14 +137,16 @@ def test_a_damaged_dictionary_rules_nothing_out():
         content = bytearray(
             written(values, coded=True, compression="none", write_page_checksum=checked)
         )
-        assert not filters(bytes(content)).may_have(0, 1, pa.array(["8"])).any()
+        assert not opened(bytes(content)).may_have(0, 1, pa.array(["8"])).any()
         at = content.index(b"\x01\0\0\0" + b"0")
         content[at + 4 : at + 5] = b"9"  # the least value is gone
-        assert filters(bytes(content)).may_have(0, 1, pa.array(["8"])).all()
+        assert opened(bytes(content)).may_have(0, 1, pa.array(["8"])).all()
 
 
-@pytest.mark.parametrize("by", ["filter", "dictionary"])
-def test_filters_of_duckdb_miss_nothing(tmp_path, monkeypatch, by):
+@pytest.mark.parametrize(
+    ("by", "way"), [("filter", opened), ("dictionary", opened), ("filter", AtAGlance)]
+)
+def test_filters_of_duckdb_miss_nothing(tmp_path, monkeypatch, by, way):
     if by == "filter":
         monkeypatch.setattr(value_filters, "loops", lambda: None)
         monkeypatch.setattr(ValueFilters, "_is_whole", lambda *_: False)
@@ -148,7 +159,7 @@ def test_filters_of_duckdb_miss_nothing(tmp_path, monkeypatch, by):
     )
     chunks = pq.read_metadata(path).row_group(0)
     assert all(chunks.column(at).bloom_filter_offset for at in range(4))
-    known = filters(path)
+    known = way(path.read_bytes())
     table = pq.read_table(path)
     for field_id, name in enumerate(table.column_names, 1):
         assert known.may_have(0, field_id, table[name].unique()).all()
@@ -159,16 +170,56 @@ def test_filters_of_duckdb_miss_nothing(tmp_path, monkeypatch, by):
         assert known.may_have(0, field_id, values).sum() <= 5
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("false_positives", "rules_out"), [(1e-6, True), (0.01, False)])
 def test_many_values_are_looked_for_in_filters_that_have_few_false_positives(
-    false_positives, rules_out
+    false_positives, rules_out, way
 ):
     sink = BytesIO()
     values = pa.array(range(ROWS), pa.int64())
     table = pa.table([values], schema=pa.schema([identified("x", pa.int64(), 1)]))
     options = {"x": {"ndv": ROWS, "fpp": false_positives}}
     pq.write_table(table, sink, use_dictionary=False, bloom_filter_options=options)
-    known = filters(sink.getvalue())
+    known = way(sink.getvalue())
     assert known.may_have(0, 1, values).all()
     absent = pa.array(range(10**6, 10**6 + 1_000), pa.int64())
     assert int(known.may_have(0, 1, absent).sum()) == (0 if rules_out else len(absent))
+
+
+def test_the_compiled_loop_and_numpy_find_the_same_in_a_filter(monkeypatch):
+    chance = np.random.default_rng(7)
+    hashes = chance.integers(0, 2**64, 500, np.uint64)
+    bits = octets(chance.integers(0, 2**64, 4 * 9, np.uint64).tobytes())  # of nine blocks
+    values = value_filters._Plain([b""] * 500, np.arange(500), hashes)
+    compiled = value_filters._in_blocks(bits, values)
+    monkeypatch.setattr(value_filters, "loops", lambda: None)
+    assert 0 < compiled.sum() < 50
+    assert (value_filters._in_blocks(bits, values) == compiled).all()
+
+
+def test_a_glance_reads_footers_longer_than_a_read_and_row_groups():
+    """Half of the values in each of two groups, beside columns with long names."""
+    columns = [identified("x", pa.int64(), 1)]
+    columns += [identified(f"{at:099}", pa.int64(), at) for at in range(2, 400)]
+    numbers = pa.array(range(0, 2 * ROWS, 2))
+    table = pa.table([numbers] * len(columns), schema=pa.schema(columns))
+    sink, options = BytesIO(), {"x": {"ndv": ROWS, "fpp": 1e-6}}
+    pq.write_table(
+        table, sink, row_group_size=ROWS // 2, use_dictionary=False, bloom_filter_options=options
+    )
+    content = sink.getvalue()
+    assert int.from_bytes(content[-8:-4], "little") > 1 << 16
+    known = AtAGlance(content)
+    assert known.glance.record_count == ROWS
+    assert known.glance.group_count == 2
+    for group in range(2):
+        own, other = (numbers[at * ROWS // 2 : (at + 1) * ROWS // 2] for at in (group, 1 - group))
+        assert known.may_have(group, 1, own).all()
+        assert not known.may_have(group, 1, other).any()
+        assert known.may_have(group, 2, other).all()  # it has no filter
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1\0\0\0\0PAR1", b"PAR1x\x7f\0\0\0PAR1"])
+def test_a_glance_at_something_else_shows_nothing(content):
+    glance = glance_at(BytesIO(content))
+    assert glance is None or not glance.record_count

@@ -13,6 +13,7 @@ import pytest
 from icectl.commands.rows.read import blank_task, condition_job
 from icectl.entries.conditions import Constant, Predicate, parse_where
 from icectl.entries.partition_key import encode_key
+from icectl.errors import OtherFile
 from icectl.files.parquet.metrics import FileMetrics
 from icectl.format.manifest import FileFormat
 from icectl.format.metadata import TableMetadata
@@ -139,3 +140,86 @@ def test_rows_of_files_without_a_column_have_its_default():
         files.add("f", table([ID], [(1,), (2,), (3,)]))
         rows = keys_of(pa.table({"more": [wanted]}), both)[0]
         assert len(found(files, rows, metadata).get("f", [])) == count
+
+
+def filtered_files(*firsts: int, count: int = 100) -> MemoryFiles:
+    """Files of even numbers from such a first one, with filters."""
+    files = MemoryFiles()
+    for at, first in enumerate(firsts):
+        sink = BytesIO()
+        rows = table([ID], [(first + 2 * n,) for n in range(count)])
+        options = {"id": {"ndv": 2 * count, "fpp": 1e-6}}
+        pq.write_table(rows, sink, use_dictionary=False, bloom_filter_options=options)
+        files.content[f"f{at}"] = sink.getvalue()
+    return files
+
+
+def found_in_each(files: MemoryFiles, wanted: Keys) -> dict[str, list[int]]:
+    """The positions of rows by file, each of which is a task."""
+    positions: dict[str, list[int]] = {}
+    for location, content in files.content.items():
+        one = MemoryFiles()
+        one.content, one.opened = {location: content}, files.opened
+        positions |= found(one, wanted)
+    return positions
+
+
+@pytest.fixture
+def parquet_files(monkeypatch) -> list[object]:
+    """Parquet files that pyarrow opens."""
+    opened: list[object] = []
+    parquet_file = pq.ParquetFile
+
+    def opening(file: object, **options: Any) -> pq.ParquetFile:
+        opened.append(file)
+        return parquet_file(file, **options)
+
+    monkeypatch.setattr(pq, "ParquetFile", opening)
+    return opened
+
+
+def test_of_files_that_filters_rule_out_only_the_first_is_opened(parquet_files):
+    wanted = keys(40, 712)
+    assert found_in_each(filtered_files(0, 1), wanted) == {"f0": [20]}
+    del parquet_files[:]
+    assert found_in_each(filtered_files(0, *[1] * 9, 0), wanted) == {"f0": [20], "f10": [20]}
+    assert len(parquet_files) == 2
+
+
+def test_a_file_that_says_something_else_of_its_columns_is_opened(parquet_files):
+    wanted = keys(40, 713)
+    assert found_in_each(filtered_files(1), wanted) == {}
+    schema = pa.schema([ID.with_type(pa.int32())])
+    files, sink = filtered_files(1), BytesIO()
+    options = {"id": {"ndv": 9, "fpp": 1e-6}}
+    narrow = pa.table([pa.array([40, 80], pa.int32())], schema)
+    pq.write_table(narrow, sink, use_dictionary=False, bloom_filter_options=options)
+    files.content["narrow"] = sink.getvalue()
+    del parquet_files[:]
+    assert found_in_each(files, wanted) == {"narrow": [0]}
+    assert len(parquet_files) == 1
+
+
+@pytest.mark.parametrize("member", ["record_count", "size_bytes"])
+def test_an_entry_that_says_something_else_of_a_file_has_it_opened(parquet_files, member):
+    files, wanted = filtered_files(1), keys(40, 714)
+    assert found_in_each(files, wanted) == {}
+    del parquet_files[:]
+    (content,) = files.content.values()
+    one = InputFile("f0", FileFormat.PARQUET, len(content), 100, 0, encode_key((), ()), 0)
+    job = FindJob(condition_job(METADATA, Constant(value=True)), wanted)
+    wrong = replace(one, **{member: getattr(one, member) + 1})
+    for file in (one, wrong):
+        task = replace(blank_task(METADATA), inputs=(file,))
+        if file is wrong and member == "record_count":
+            with pytest.raises(OtherFile, match="101"):
+                run_find(task, job, files.outputs())
+        else:
+            assert run_find(task, job, files.outputs()) == []
+        assert bool(parquet_files) == (file is wrong)
+
+
+def test_filters_that_rule_nothing_out_are_not_glanced_at_for_long():
+    files = filtered_files(1, *[0] * 60)
+    assert len(found_in_each(files, keys(40, 715))) == 60
+    assert 61 < len(files.opened) < 61 + 12
