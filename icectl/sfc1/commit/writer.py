@@ -441,8 +441,9 @@ def check(
     }
     same = (_leaves(parent.rows) & _leaves(new.rows)) - changed
     there, here = _beside(parent.rows, same), _beside(new.rows, same)
-    count = max(sum(leaf.record_count for leaf in leaf_rows(rows)) for rows in (there, here))
-    part_count = min(1 + count // _ROWS_OF_PART, MOST_PARTS)
+    leaves = [of_contents(rows, *LEAVES)["record_count"] for rows in (there, here)]
+    counts = [pc.sum(of_leaves, min_count=0).as_py() for of_leaves in leaves]
+    part_count = min(1 + max(counts) // _ROWS_OF_PART, MOST_PARTS)
     parts = [
         _by_part(rows, part_count)
         for rows in (
