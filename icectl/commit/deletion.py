@@ -5,21 +5,47 @@ candidates: the run that finishes it computes the reachable files again, and kee
 """
 
 import json
-from collections.abc import Collection, Sequence
+import re
+from codecs import getincrementaldecoder
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
 
 from icectl.commit.journals import VERSION, check_version, read_each, text_or_none, texts
-from icectl.entries.files import FileKind, Files, excluding, files, of_kind, rows, slices, together
+from icectl.entries.files import (
+    FileKind,
+    Files,
+    excluding,
+    files,
+    in_batches,
+    including,
+    rows,
+    slices,
+)
 from icectl.env import Env
 from icectl.errors import StorageError
 from icectl.format.json_members import parse_json
 from icectl.format.metadata import TableMetadata
 from icectl.progress import Progress
-from icectl.storage.location import check_sum, loosest_key
+from icectl.storage.location import check_sum, loosest_key, loosest_keys
+from icectl.storage.many_files import FilesByKind
 from icectl.storage.new_files import create_own
 from icectl.storage.store import FailedRemoval, FileStatus, Store
 from icectl.table.context import TableContext
+
+BATCH = 1_000
+"""Files that one request of S3 deletes at most."""
+STEP = 4 * BATCH
+"""Files in one step: its requests run side by side, each takes some tenths of a second."""
+
+_WRITTEN_AT_ONCE = 10 * STEP
+"""Files of a journal that is written as a whole: of more it is written part by part."""
+_READ_BYTES = 8 << 20
+_FILES = re.compile(r',\s*"files"\s*:\s*\[')
+_SPACE, _COMMA, _END = map(re.compile, (r"\s*", r"\s*,\s*", r"\s*]\s*}\s*\Z"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +56,7 @@ class DeletionJournal:
     table_uuid: str | None
     created_ms: int
     snapshot_ids: tuple[int, ...]
-    files: Files
+    files: FilesByKind
 
     def has_landed(self, metadata: TableMetadata) -> bool:
         """Return whether the commit that the run recorded is in the table."""
@@ -39,28 +65,31 @@ class DeletionJournal:
 
 def write(store: Store, env: Env, journal: DeletionJournal) -> None:
     """Record a run before it commits. Raises: what creating a file raises."""
-    create_own(store, env, journal.location, _content(journal))
+    content = _content(journal)
+    if len(journal.files) <= _WRITTEN_AT_ONCE:
+        create_own(store, env, journal.location, b"".join(content))
+        return
+    with store.open_new(journal.location) as file:
+        for part in content:
+            file.write(part)
 
 
-def shorten(store: Store, journal: DeletionJournal, remaining: Files) -> None:
-    """Let a journal name only the files that remain to delete; never raises."""
-    with suppress(StorageError):
-        store.replace(journal.location, _content(replace(journal, files=remaining)))
-
-
-def _content(journal: DeletionJournal) -> bytes:
-    """Return the JSON object of a journal; `files` is made part by part, as it may be long."""
+def _content(journal: DeletionJournal) -> Iterator[bytes]:
+    """Yield the JSON object of a journal by parts; the last member, `files`, may be long."""
     content = {
         "icectl-journal": VERSION,
         "table-uuid": journal.table_uuid,
         "created-ms": journal.created_ms,
         "snapshot-ids": journal.snapshot_ids,
     }
-    listed = b",".join(
-        _json([[place, int(kind), size] for place, kind, size in rows(part)])[1:-1]
-        for part in slices(journal.files, STEP)
-    )
-    return b"".join([_json(content)[:-1], b',"files":[', listed, b"]}"])
+    yield _json(content)[:-1] + b',"files":['
+    separator = b""
+    for part in journal.files:
+        for some in slices(part, STEP):
+            listed = [[place, int(kind), size] for place, kind, size in rows(some)]
+            yield separator + _json(listed)[1:-1]
+            separator = b","
+    yield b"]}"
 
 
 def _json(value: object) -> bytes:
@@ -78,21 +107,59 @@ def unfinished_journals(
 
 
 def _read(store: Store, location: str) -> DeletionJournal:
-    content = parse_json(store.read(location))
+    parts = _parts_of(store, location)
+    beginning = next(parts)
+    members = _FILES.search(beginning)
+    content = parse_json(beginning if members is None else f"{beginning[: members.start()]}}}")
     check_version(content)
-    parts = []
-    for kind in FileKind:
-        named = [(place, size) for place, code, size in content["files"] if code == kind]
-        places = list(texts([place for place, _ in named]))
-        keys = [loosest_key(place) for place in places]
-        parts.append(files(places, keys, kind, [size for _, size in named]))
+    if members is None:
+        raise ValueError("its last member is not `files`")
+    listed = FilesByKind()
+    for some in _listed(beginning[members.end() :], parts):
+        for kind in FileKind:
+            named = [(place, size) for place, code, size in some if code == kind]
+            places = texts([place for place, _ in named])
+            keys = loosest_keys(pa.chunked_array([places], pa.string())).to_pylist()
+            listed.add(files(places, keys, kind, [size for _, size in named]))
     return DeletionJournal(
         location,
         text_or_none(content["table-uuid"]),
         int(content["created-ms"]),
         tuple(map(int, content["snapshot-ids"])),
-        together(parts),
+        listed,
     )
+
+
+def _parts_of(store: Store, location: str) -> Iterator[str]:
+    """Yield the text of a file by parts. Raises: StorageError; FileNotFoundError; ValueError."""
+    decoder, start, is_last = getincrementaldecoder("utf-8")(), 0, False
+    while not is_last:
+        content = store.read_range(location, start, _READ_BYTES)
+        start += len(content)
+        is_last = len(content) < _READ_BYTES
+        yield decoder.decode(content, final=is_last)
+
+
+def _listed(text: str, further: Iterator[str]) -> Iterator[list[Any]]:
+    """Yield the items of a JSON array by parts; `text` follows its `[`, an object ends after it.
+
+    Raises: ValueError; RecursionError.
+    """
+    decode, before = json.JSONDecoder().raw_decode, _SPACE
+    while True:
+        items, place = [], 0
+        with suppress(json.JSONDecodeError):  # of an item that the next part completes
+            while found := before.match(text, place):
+                item, place = decode(text, found.end())
+                items.append(item)
+                before = _COMMA
+        yield items
+        rest, part = text[place:], next(further, None)
+        if part is None and _END.match(rest):
+            return
+        if part is None or len(rest) > _READ_BYTES:
+            raise ValueError("its files do not end")
+        text = rest + part
 
 
 def discard(store: Store, journals: Sequence[DeletionJournal]) -> None:
@@ -101,23 +168,21 @@ def discard(store: Store, journals: Sequence[DeletionJournal]) -> None:
         store.remove([journal.location for journal in journals])
 
 
-BATCH = 1_000
-"""Files that one request of S3 deletes at most."""
-STEP = 4 * BATCH
-"""Files in one step: its requests run side by side, each takes some tenths of a second."""
-
-
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The files that were deleted, and the failures; `stopped` if time ran out before the end."""
+    """The files that were deleted, those that remain, and the failures.
 
-    removed: Files
-    failed: tuple[FailedRemoval, ...]
-    stopped: bool
+    `stopped` if time ran out before the end.
+    """
+
+    removed: FilesByKind
+    remaining: FilesByKind
+    failed: tuple[FailedRemoval, ...] = ()
+    stopped: bool = False
 
 
 def remove_files(
-    context: TableContext, files: Files, kept_check_sums: Collection[str] | None = None
+    context: TableContext, files: FilesByKind, kept_check_sums: Collection[str] | None = None
 ) -> Removal:
     """Delete files in their order; never raises for one that cannot be deleted.
 
@@ -126,21 +191,32 @@ def remove_files(
     manifest is deleted before a file that it describes.
     """
     context.progress.phase("deleting files", total=len(files))
-    removed: list[Files] = []
+    removed, remaining = FilesByKind(), FilesByKind()
     failed: list[FailedRemoval] = []
-    for batch in (part for kind in FileKind for part in slices(of_kind(files, kind), STEP)):
-        if context.deadline.passed:
-            return Removal(together(removed), tuple(failed), stopped=True)
+    stopped = False
+    for batch in (part for kind in FileKind for part in in_batches(files.of_kind(kind), STEP)):
+        stopped = stopped or context.deadline.passed
+        if stopped:
+            _take_in(remaining, batch)
+            continue
         missed = remove_batch(context, [location for location, _, _ in rows(batch)])
         failed += missed
-        removed.append(excluding(batch, [item.location for item in missed]))
-        if kept_check_sums is not None and len(removed[-1]):
-            check_sums = [check_sum(location) for location, _, _ in rows(removed[-1])]
+        places = [item.location for item in missed]
+        gone = excluding(batch, places)
+        _take_in(removed, gone)
+        _take_in(remaining, including(batch, places))
+        if kept_check_sums is not None and len(gone):
+            check_sums = [check_sum(location) for location, _, _ in rows(gone)]
             remove_batch(  # one that stays is an orphan
                 context, [file for file in check_sums if loosest_key(file) not in kept_check_sums]
             )
         context.progress.advance(len(batch))
-    return Removal(together(removed), tuple(failed), stopped=False)
+    return Removal(removed, remaining, tuple(failed), stopped=stopped)
+
+
+def _take_in(listed: FilesByKind, part: Files) -> None:
+    with suppress(StorageError):  # without room on disk they wait in memory
+        listed.add(part)
 
 
 def remove_batch(context: TableContext, locations: Sequence[str]) -> list[FailedRemoval]:

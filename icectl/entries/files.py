@@ -99,12 +99,17 @@ def distinct(listed: Files) -> Files:
 
     Cost: no copy, if each is there once and they are in order.
     """
+    return in_order(once(listed))
+
+
+def once(listed: Files) -> Files:
+    """Return the first row of every file; the same ones, if each is there once. Order: kept."""
     keys = listed.table["key"]
-    once = pc.unique(keys)
-    if len(once) == len(keys):
-        return in_order(listed)
-    firsts = np.unique(index_in(keys, once), return_index=True)[1]
-    return in_order(Files(listed.table.take(pa.array(firsts))))
+    known = pc.unique(keys)
+    if len(known) == len(keys):
+        return listed
+    firsts = np.unique(index_in(keys, known), return_index=True)[1]
+    return Files(listed.table.take(pa.array(firsts)))
 
 
 def in_order(listed: Files) -> Files:
@@ -205,6 +210,27 @@ def slices(listed: AnyFiles, size: int) -> Iterator[AnyFiles]:
     """Yield the files in pieces of at most `size`. Order: kept."""
     for start in range(0, len(listed), size):
         yield type(listed)(listed.table.slice(start, size))
+
+
+def in_batches(parts: Iterable[Files], size: int) -> Iterator[Files]:
+    """Yield the files of several tables in pieces of `size`, the last of fewer. Order: kept."""
+    waiting: list[Files] = []
+    count = 0
+    for part in parts:
+        waiting.append(part)
+        count += len(part)
+        if count >= size:
+            listed = _copied(waiting)
+            whole = count - count % size
+            yield from slices(Files(listed.table.slice(0, whole)), size)
+            waiting, count = [Files(listed.table.slice(whole))], count - whole
+    if count:
+        yield _copied(waiting)
+
+
+def _copied(parts: Iterable[Files]) -> Files:
+    """Return files of several tables in one whose columns are not in parts. Order: kept."""
+    return Files(together(parts).table.combine_chunks())
 
 
 def count_by_kind(listed: Files) -> Mapping[FileKind, int]:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import IO
 
 import pyarrow as pa
@@ -168,19 +169,22 @@ _LOOKED_AT = 10_000
 """Names that are texts of Python at once."""
 
 
-def files_behind_links(store: Store, files: pa.ChunkedArray) -> list[str]:
-    """Return the files here that only a link leads to, below what `add_root` named. Order: kept."""
-    local, known, behind_links = _local(store), dict[str, bool](), []
-    batches = pa.table([files], names=["location"]).to_batches(max_chunksize=_LOOKED_AT)
-    for batch in batches if local is not None else ():
-        for file in batch["location"].to_pylist():
-            folder = locations.parent(file)
-            if folder not in known:
-                with suppress(ValueError):
-                    assert local is not None
-                    known[folder] = local.roots.has_link(locations.local_path(folder))
-            if known.get(folder):
-                behind_links.append(file)
+def link_finder(store: Store) -> Callable[[pa.ChunkedArray], list[str]]:
+    """Return a function that lists those of some files here that only a link leads to.
+
+    Links are below what `add_root` named. Order: kept.
+    """
+    local = _local(store)
+
+    @lru_cache(_LOOKED_AT)
+    def has_link(folder: str) -> bool:
+        with suppress(ValueError):
+            return local is not None and local.roots.has_link(locations.local_path(folder))
+        return False
+
+    def behind_links(files: pa.ChunkedArray) -> list[str]:
+        return [file for file in files.to_pylist() if has_link(locations.parent(file))]
+
     return behind_links
 
 

@@ -51,6 +51,11 @@ def file_hashes(locations: pa.Array | pa.ChunkedArray, sizes: pa.Array | pa.Chun
     return location_hashes(locations) ^ stated * _SPREAD
 
 
+def size_hashes(sizes: pa.ChunkedArray) -> Hashes:
+    """Return a hash of each size in bytes, of which none is null; no two sizes share one."""
+    return np.asarray(sizes.to_numpy(), np.int64).astype(np.uint64) * _SPREAD
+
+
 LocationHash = Callable[[pa.Array | pa.ChunkedArray], Hashes]
 """Hashes locations as `location_hashes` does."""
 

@@ -34,10 +34,10 @@ from icectl.format.rule import REMOVE_STATISTICS
 from icectl.format.schema import FILE_PATH
 from icectl.format.snapshot import Snapshot
 from icectl.storage.location import loosest_key, loosest_keys
-from icectl.storage.many_files import first_of_sizes
+from icectl.storage.many_files import FilesByKind, first_of_sizes
 from icectl.storage.spill import Spill
 from icectl.table.context import TableContext
-from icectl.table.known_locations import PARTS, KnownLocations, file_hashes, parts_of
+from icectl.table.known_locations import PARTS, KnownLocations, file_hashes, parts_of, size_hashes
 from icectl.table.manifest_lists import distinct_manifests, manifests_by_snapshot
 from icectl.table.manifests import scan_manifests
 from icectl.table.reading import in_threads
@@ -465,15 +465,14 @@ def missing_statistics(
 
 
 def mismatched_statistics(
-    context: TableContext, metadata: TableMetadata, to_delete: Files, sizes: Mapping[str, int]
+    context: TableContext, metadata: TableMetadata, to_delete: FilesByKind, sizes: Mapping[str, int]
 ) -> list[str]:
     """Return those of some files that go as statistics, and are not as large as their entry says.
 
     An entry may name another file than it means. `sizes` in bytes by loosest key, where known.
     Cost: a look-up for each statistics file whose size is not known.
     """
-    kinds = pa.array(map(int, _STATISTICS), pa.int8())
-    statistics = Files(to_delete.table.filter(pc.is_in(to_delete.table["kind"], kinds)))
+    statistics = together(part for kind in _STATISTICS for part in to_delete.of_kind(kind))
     mismatched, unknown = [], []
     for row in statistics.table.to_pylist():
         unknown.append(row["key"] not in sizes)
@@ -502,7 +501,7 @@ def check_kept(
     context: TableContext,
     metadata: TableMetadata,
     snapshots: Sequence[Snapshot],
-    to_delete: Files,
+    to_delete: FilesByKind,
     staying: Iterable[Files],
     going: Iterable[Files],
 ) -> None:
@@ -515,11 +514,13 @@ def check_kept(
     Cost: a look-up for each file that stays and is as large; for position deletes of another size
     that of with_their_rows.
     """
-    sizes = pc.unique(to_delete.table["size_bytes"].filter(pa.array(are_content(to_delete))))
+    sizes = KnownLocations()
+    for part in map(_sized_content, to_delete):
+        sizes.add_hashes(size_hashes(part.table["size_bytes"]))
     suspects: list[Files] = []
-    for part in filter(len, staying):
-        is_alike = pc.is_in(part.table["size_bytes"], sizes, skip_nulls=True)
-        alike = Files(part.table.filter(pc.and_(is_alike, pa.array(are_content(part)))))
+    for part in map(_sized_content, filter(len, staying)):
+        is_alike = sizes.contains_hashes(size_hashes(part.table["size_bytes"]))
+        alike = Files(part.table.filter(pa.array(is_alike)))
         if len(alike):
             suspects.append(distinct(alike))
         if sum(map(len, suspects)) > _MOST_SUSPECTS:
@@ -539,6 +540,12 @@ def check_kept(
     for item in found:
         if item.problem is None and item.location not in right:
             _refuse(item)
+
+
+def _sized_content(listed: Files) -> Files:
+    """Return the data and delete files whose size is known. Order: kept."""
+    is_known = mask_of(listed.table["size_bytes"].is_valid())
+    return Files(listed.table.filter(pa.array(are_content(listed) & is_known)))
 
 
 def with_their_rows(

@@ -150,7 +150,7 @@ class OtherTables:
         self,
         loaded: LoadedTable,
         folders: Sequence[str],
-        of_files: Sequence[str],
+        of_files: Iterable[str],
         *,
         asks_catalog: bool = True,
     ) -> None:
@@ -186,13 +186,15 @@ class OtherTables:
             if is_metadata_file_name(name(status.location))
         ]
 
-    def _below(self, folders: Sequence[str], of_files: Sequence[str]) -> list[str]:
+    def _below(self, folders: Sequence[str], of_files: Iterable[str]) -> list[str]:
         """Return the metadata files of tables between the folders and some files.
 
         For files in very many folders, one listing of everything costs less.
         """
         between: dict[str, None] = {}
         for folder_of_files in of_files:
+            if len(between) > _MOST_FOLDERS:
+                break
             above = folder_of_files
             while above not in between and any(
                 is_within(above, folder) and not is_within(folder, above) for folder in folders

@@ -11,9 +11,11 @@ half and all of the manifests: processor seconds, peak memory, and what that mak
 The table has no statistics of columns: planning carries none. The newest of its two snapshots lists
 all manifests, the one before half of them, and one that only it has.
 
-With KIND `orphans` each file has an orphan beside it, and the plan is saved. With `deletes` one in
-a hundred files has position deletes of its own. With `sfc-1` an upgrade is measured, and plans of
-the table that it leaves. With `eager` an eager upgrade is.
+With KIND `orphans` each file has an orphan beside it, and the plan is saved. With `expired` only
+the older snapshot has the files. An expiry plans to delete them, saves the plan, and runs: 500 MiB
+at most. None of these files is there. With `deletes` one in a hundred files has position deletes of
+its own. With `sfc-1` an upgrade is measured, and plans of the table that it leaves. With
+`eager` an eager upgrade is.
 """
 
 import shutil
@@ -51,6 +53,8 @@ _LOOKED_UP = 400
 
 _UPGRADE = ["upgrade-to-v4", "TABLE", "--layout", "sfc-1"]
 
+_EXPIRE_ALL = ["expire-snapshots", "TABLE", *_EXPIRY, "--json"]
+
 PLANS = {
     "inspect": ["inspect", "TABLE"],
     "remove-orphans -n": ["remove-orphans", "TABLE", "--inventory", "INVENTORY", *_ORPHANS],
@@ -65,6 +69,8 @@ PLANS = {
         "PLAN",
     ],
     "expire-snapshots -n": ["expire-snapshots", "TABLE", *_EXPIRY],
+    "expire all files -n": [*_EXPIRE_ALL, "--save-plan", "PLAN"],
+    "expire all files": [*_EXPIRE_ALL, "--yes"],
     "rewrite-manifests -n": ["rewrite-manifests", "TABLE"],
     "compact -n": ["compact", "TABLE", "--engine", "local", *_SIZES],
     "rewrite-manifests": ["rewrite-manifests", "TABLE", "--yes"],
@@ -83,6 +89,7 @@ KINDS = {
     ],
     "plans": ["remove-orphans -n", "expire-snapshots -n", "rewrite-manifests -n", "compact -n"],
     "orphans": ["remove as many orphans -n"],
+    "expired": ["expire all files -n", "expire all files"],
     "deletes": ["expire-snapshots -n", "rewrite-manifests -n", "compact -n"],
     "eager": ["upgrade-to-v4 --eager -n", "upgrade-to-v4 --eager"],
     "sfc-1": ["upgrade-to-v4 -n", "upgrade-to-v4", "rewrite all manifests -n", "compact -n"],
@@ -91,7 +98,8 @@ KINDS = {
 
 _LARGEST_BYTES = {
     "inspect": 20, "remove-orphans -n": 19, "remove as many orphans -n": 150,
-    "expire-snapshots -n": 19, "rewrite-manifests -n": 19, "compact -n": 19,
+    "expire-snapshots -n": 19, "expire all files -n": 100, "expire all files": 100,
+    "rewrite-manifests -n": 19, "compact -n": 19,
     "rewrite-manifests": 250, "upgrade-to-v4 -n": 40, "upgrade-to-v4": 40,
     "upgrade-to-v4 --eager -n": 40, "upgrade-to-v4 --eager": 150,
     "rewrite all manifests -n": 19,
@@ -102,7 +110,8 @@ Work under way is not in full use at a million orphans: 150 tells only that no p
 """
 
 _MANY = 100_000_000
-_MANY_GIB, _PLAN_GIB = 2, 1.2
+_MANY_GIB = 2
+_LARGEST_GIB = {"plans": 1.2, "expired": 500 / 1024}
 _OLD_MS = 1_700_000_000_000
 _LISTED = pa.schema(
     [("location", pa.string()), ("size", pa.int64()), ("last_modified", pa.timestamp("ms", "UTC"))]
@@ -172,8 +181,18 @@ def of_deletes(whole: Path, table: Path, first: int, count: int) -> ManifestFile
     return ManifestFile(*of_manifest, *counts)
 
 
-def part_of(whole: Path, table: Path, count: int, deletes: Sequence[ManifestFile] = ()) -> None:
-    """A table whose head lists the first `count` manifests of another's, and some of deletes."""
+def part_of(
+    whole: Path,
+    table: Path,
+    count: int,
+    deletes: Sequence[ManifestFile] = (),
+    *,
+    expired: bool = False,
+) -> None:
+    """A table whose head lists the first `count` manifests of another's, and some of deletes.
+
+    With `expired` only the snapshot before lists them, and the head one more.
+    """
     (table / "metadata").mkdir(parents=True)
     metadata = read_metadata((whole / "metadata" / "v1.metadata.json").read_bytes())
     (head,) = metadata.snapshots
@@ -183,10 +202,12 @@ def part_of(whole: Path, table: Path, count: int, deletes: Sequence[ManifestFile
         for item in read_manifest_list((stored / Path(head.manifest_list or "").name).read_bytes())
     ]
     now = listed[:count]
-    before = [*now[: count // 2], listed[-1]]
+    before, head_lists = [*now[: count // 2], listed[-1]], [*now, *deletes]
+    if expired:
+        before, head_lists = now, listed[-1:]
     snapshots = (
         _snapshot(table, metadata, 1, before),
-        _snapshot(table, metadata, 2, [*now, *deletes]),
+        _snapshot(table, metadata, 2, head_lists),
     )
     made = replace(
         metadata,
@@ -241,7 +262,7 @@ def main() -> int:
             last = manifests // part + 1 - _DELETES_EVERY if kind == "deletes" else 0
             firsts = range(0, last, _DELETES_EVERY)
             deletes = [of_deletes(whole, table, first, count) for first in firsts]
-            part_of(whole, table, manifests // part, deletes)
+            part_of(whole, table, manifests // part, deletes, expired=kind == "expired")
             listed = [*range(manifests // part), manifests]
             orphans = count if kind == "orphans" else 1
             inventory(table.with_suffix(".parquet"), table, listed, count, orphans)
@@ -254,7 +275,7 @@ def main() -> int:
             for name, runs in found.items()
         )
         print(f"{manifests // PARTS[part] * count:,} entries: {'; '.join(figures)}")
-    reached, largest = [], _PLAN_GIB if kind == "plans" else _MANY_GIB
+    reached, largest = [], _LARGEST_GIB.get(kind, _MANY_GIB)
     for name, runs in found.items():
         grown = runs[-1].cpu_seconds / runs[-2].cpu_seconds
         more = (manifests - manifests // PARTS[1]) * count

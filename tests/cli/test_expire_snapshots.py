@@ -553,6 +553,8 @@ def test_what_cannot_be_deleted_ends_with_3_and_is_finished_later(icectl, aged):
     assert len(found["files"]) == len(plan["files"]) - 1
     aged.check_readable()
     (journal,) = (name for name in aged.files() if "icectl-expire-snapshots-" in name)
+    recorded = json.loads((aged.directory / journal).read_text())["files"]
+    assert [place for place, _, _ in recorded] == [str(stuck)]
 
     (stuck / "in-the-way").rmdir()
     stuck.rmdir()

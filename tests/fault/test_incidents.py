@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from icectl.commands.expire_snapshots.run import execute, prepare
-from icectl.errors import Refused
+from icectl.errors import Refused, StorageError
 from icectl.format.manifest import Status
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FailedRemoval
@@ -178,6 +178,29 @@ def test_incident_19_and_rule_35_denied_deletions_are_told_and_finished_later(tm
     assert {item["path"] for item in document["result"]["files"]} == {
         item["path"] for item in found["failed"]
     }
+    subject.finish()
+
+
+class FullStore(DenyingStore):
+    """A DenyingStore that has room for one journal."""
+
+    journals = 0
+
+    def create(self, location: str, content: bytes) -> None:
+        self.journals += "icectl-expire-snapshots-" in location
+        if self.journals > 1:
+            raise StorageError("no room is left")
+        super().create(location, content)
+
+
+def test_the_journal_of_all_files_stays_if_none_of_those_that_remain_can_be_written(tmp_path):
+    subject = subject_of("expire-v2", tmp_path)
+    store = FullStore(LocalStore())
+    code, document = subject.run(store)
+    assert (code, len(document["result"]["failed"]), store.journals > 1) == (3, 13, True)
+    assert sum("icectl-expire-snapshots-" in name for name in subject.files()) == 1
+    code, document = subject.run()
+    assert (code, len(document["result"]["files"])) == (0, 13)
     subject.finish()
 
 

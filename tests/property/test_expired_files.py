@@ -14,13 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from icectl.commands.expire_snapshots.reach import read_reached
-from icectl.entries.files import FileKind, rows
+from icectl.entries.files import FileKind
 from icectl.errors import CorruptTable
 from icectl.format.manifest import ManifestContent, ManifestFile, Status
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionSpec
 from icectl.format.snapshot import Snapshot, SnapshotRef
 from icectl.storage import spill
+from icectl.storage.many_files import FilesByKind, by_location
 from icectl.table.retention import AskedRetention, Retention, decide
 from tests.builders.entry_rows import data, entries
 from tests.builders.expiry import context_of
@@ -106,7 +107,7 @@ def planned(
     sizes = {str(path): path.stat().st_size for path in Path(metadata.location).glob("m*.avro")}
     try:
         reached = read_reached(context_of(), metadata, retention, sizes, trusted=True)
-        return rows(reached.only_going)
+        return [*by_location(FilesByKind(reached.only_going())).rows()]
     except CorruptTable as error:
         if error.rule != "R-066":
             raise

@@ -30,7 +30,7 @@ from icectl.cli import app
 from icectl.cli.plans import open_saved_plan, sealed_plan
 from icectl.commands.maintain.policy import read_policy
 from icectl.commit import deletion, journals, output_journal
-from icectl.entries.files import FileKind, files, rows
+from icectl.entries.files import FileKind, files
 from icectl.entries.rows import ALL_COLUMNS
 from icectl.env import SystemEnv
 from icectl.errors import IcectlError
@@ -46,6 +46,7 @@ from icectl.files.puffin import MAGIC, NewBlob, read_blob, read_puffin, write_pu
 from icectl.progress import SilentProgress
 from icectl.sfc1.manifest_file import read_tree
 from icectl.storage.local.store import LocalStore
+from icectl.storage.many_files import FilesByKind
 from icectl.storage.store import FileStatus
 from tests.builders.rows import current_metadata
 from tests.builders.rows import read_metadata as members_of
@@ -195,7 +196,7 @@ def _deletion(content: bytes) -> object:
     found = deletion.unfinished_journals(
         _store(content), _listed("expire-snapshots"), "expire-snapshots", SilentProgress()
     )
-    return [list(rows(journal.files)) for journal in found]
+    return [list(journal.files.rows()) for journal in found]
 
 
 def _deletion_journal(directory: Path) -> bytes:
@@ -203,7 +204,7 @@ def _deletion_journal(directory: Path) -> bytes:
     places = [f"{directory}/data/{number}.parquet" for number in range(3)]
     named = files(places, places, FileKind.DATA_FILES, [10, 20, 30])
     location = journals.journal_location(str(directory / "metadata"), "expire-snapshots", UUID)
-    journal = deletion.DeletionJournal(location, UUID, 1, (4711, 4712), named)
+    journal = deletion.DeletionJournal(location, UUID, 1, (4711, 4712), FilesByKind([named]))
     deletion.write(LocalStore(), FixedEnv(), journal)
     return Path(location).read_bytes()
 

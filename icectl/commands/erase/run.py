@@ -65,7 +65,7 @@ from icectl.commit.output_journal import Leftovers
 from icectl.commit.snapshot import branch_head
 from icectl.commit.transaction import DataOutputs, data_places, outputs_of
 from icectl.entries.file_verdicts import at_locations
-from icectl.entries.files import NO_FILES, each_row, including, rows
+from icectl.entries.files import including
 from icectl.errors import (
     CommitConflict,
     CommitUnknown,
@@ -719,18 +719,18 @@ class _Erasing:
         prepared = prepare_expiry(context, _expiry_of(holding))
         if not prepared.has_work:
             return
-        for location, _, _ in rows(prepared.outside if len(prepared.outside) else NO_FILES):
+        for location in prepared.outside.locations():
             self.left.append(Left(location, "it does not belong to the table, and was not deleted"))
         for part in prepared.unread:
             self.left.append(Left(part.subject, f"its files stay: {part.reason}"))
         gone = tuple(it.snapshot_id for it in prepared.plan.retention.expired)
         if self.options.deletes_versions:
             versions.record(context, prepared.loaded, gone, prepared.deletable)
-        with self._noting_removed(place for place, _, _ in each_row(prepared.deletable)):
+        with self._noting_removed(prepared.deletable.locations()):
             expired = expire(context, prepared)
         removal = expired.removal
         self.expired_ids += gone
-        self.deleted_files += [location for location, _, _ in each_row(removal.removed)]
+        self.deleted_files += removal.removed.locations()
         self.left += [Left(it.location, f"it was not deleted: {it.error}") for it in removal.failed]
         if removal.stopped:
             self.left.append(Left("files to delete", "the run stopped; run the command again"))

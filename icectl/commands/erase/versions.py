@@ -12,9 +12,10 @@ from icectl.commands.erase.plan import Left
 from icectl.commit import deletion
 from icectl.commit.deletion import DeletionJournal
 from icectl.commit.journals import ABANDONED_AFTER_MS, journal_location, of_table, uuid_of
-from icectl.entries.files import FileKind, Files, each_row, files
+from icectl.entries.files import FileKind, files
 from icectl.storage.kept import KeepingStore
 from icectl.storage.location import loosest_key, redacted
+from icectl.storage.many_files import FilesByKind
 from icectl.storage.store import FailedRemoval, Store
 from icectl.storage.versions import remove_versions, versions_below
 from icectl.table.context import TableContext
@@ -42,11 +43,12 @@ def record_locations(context: TableContext, loaded: LoadedTable, places: Collect
     """Write down files that are deleted whatever snapshots there are. Raises: as record."""
     ordered = sorted(places)
     keys, sizes = list(map(loosest_key, ordered)), [None] * len(ordered)
-    record(context, loaded, (), files(ordered, keys, FileKind.DATA_FILES, sizes))
+    doomed = FilesByKind([files(ordered, keys, FileKind.DATA_FILES, sizes)])
+    record(context, loaded, (), doomed)
 
 
 def record(
-    context: TableContext, loaded: LoadedTable, snapshot_ids: tuple[int, ...], doomed: Files
+    context: TableContext, loaded: LoadedTable, snapshot_ids: tuple[int, ...], doomed: FilesByKind
 ) -> None:
     """Write down files that are about to be deleted, some once snapshots have expired.
 
@@ -75,7 +77,7 @@ def remove(context: TableContext, loaded: LoadedTable) -> tuple[int, list[Left]]
     ]
     # A run that ended before its commit has not deleted what it wrote down.
     landed = [journal for journal in ended if journal.has_landed(metadata)]
-    named = {_plain(place) for journal in landed for place, _, _ in each_row(journal.files)}
+    named = {_plain(place) for journal in landed for place in journal.files.locations()}
     folder, places = metadata.location, own_places(loaded)
     found = [
         version

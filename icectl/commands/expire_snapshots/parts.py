@@ -7,17 +7,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns import Hashes, Mask, Spans, byte_hashes, byte_strings, mask_of
-from icectl.entries.files import NO_FILES, SCHEMA, FileKind, Files, of_kind
+from icectl.entries.columns import Hashes, Spans, byte_hashes, byte_strings, mask_of
+from icectl.entries.files import NO_FILES, SCHEMA, FileKind, Files, in_batches, of_kind
 from icectl.storage.spill import Spill
-from icectl.table.known_locations import KnownLocations
+from icectl.table.known_locations import KnownLocations, size_hashes
 from icectl.table.reachable import key_hashes
 
+_AT_ONCE = 1 << 13
+"""Files that are hashed together: a part may have few."""
 _PARTS, _SHIFT = 256, np.uint64(56)
 """Of a hundred million files a part takes some hundred MiB."""
-
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
-"""Makes numbers of any size of small ones, each of another."""
 
 
 class FileParts:
@@ -27,8 +26,10 @@ class FileParts:
     Cost: memory of 8 MiB; the rows on disk, compressed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, added: Iterable[Files] = ()) -> None:
         self._rows = Spill(SCHEMA, _PARTS)
+        for part in added:
+            self.add(part, key_hashes(part.table["key"]))
 
     def add(self, listed: Files, hashes: Hashes) -> None:
         """Take in files, with hashes of their keys as key_hashes has them. Raises: StorageError."""
@@ -57,17 +58,18 @@ class KeptFiles:
         self.has_equality_deletes = False
         self._local = local
         self._sought, self._sizes = KnownLocations(), KnownLocations()
-        for part in filter(len, chain(*deletable)):
+        for part in in_batches(chain(*deletable), _AT_ONCE):
             hashes = _name_hashes(part) if local else key_hashes(part.table["key"])
             self._sought.add_hashes(hashes)
-            self._sizes.add_hashes(_spread_sizes(part)[0])
+            self._sizes.add_hashes(size_hashes(part.table["size_bytes"].drop_null()))
 
     def add(self, listed: Files, hashes: Hashes) -> None:
         """Take in files that stay, with hashes of their keys. Raises: StorageError."""
         sought = _name_hashes(listed) if self._local else hashes  # two of one key have one name
         matters = self._sought.contains_hashes(sought)
-        sizes, are_known = _spread_sizes(listed)
-        matters[are_known] |= self._sizes.contains_hashes(sizes)
+        sizes = listed.table["size_bytes"]
+        are_known = mask_of(sizes.is_valid())
+        matters[are_known] |= self._sizes.contains_hashes(size_hashes(sizes.drop_null()))
         if self._local:
             matters |= mask_of(pc.ends_with(listed.table["key"], ".crc"))
         if matters.any():
@@ -80,13 +82,6 @@ class KeptFiles:
         """Take in files that stay. Raises: StorageError."""
         for part in listed:
             self.add(part, key_hashes(part.table["key"]))
-
-
-def _spread_sizes(listed: Files) -> tuple[Hashes, Mask]:
-    """Return a number for each size in bytes that is known, and of which files it is known."""
-    sizes = listed.table["size_bytes"]
-    known = sizes.drop_null().to_numpy().astype(np.uint64) * _SPREAD
-    return known, mask_of(sizes.is_valid())
 
 
 def _name_hashes(listed: Files) -> Hashes:

@@ -1,10 +1,11 @@
 """The changes and deletions of an expiry: pure, from a retention decision and the files reached."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 
 from icectl.checks.metadata import other_snapshots, snapshots_named
-from icectl.entries.files import Files, distinct, in_order, together, without
+from icectl.entries.files import NO_FILES, Files, once, together, without
 from icectl.format.expressions import last_guards
 from icectl.format.layout import Layout, layout_of_table
 from icectl.format.manifest import ManifestIdentity
@@ -42,9 +43,10 @@ class ManifestCounts:
 class ReachedFiles:
     """The files that the snapshots which go, and those which stay, reach.
 
-    Both are in as many parts, and a key in parts of one number only. Files that stay are there if
-    they matter to some that go; `replacements` are those that may hold copied rows of such. A file
-    may be there several times. `spec_ids` and `schema_ids` are those of manifests that stay.
+    Both are in as many parts, and a key in parts of one number only. So are `recorded` files of
+    earlier runs. Files that stay are there if they matter to some of these; `replacements` are
+    those that may hold copied rows of such. A file may be there several times. `spec_ids` and
+    `schema_ids` are those of manifests that stay.
     `unread` is what goes and is lost: the files behind it are unknown. `read` are the manifests
     of what stays that were read: all, or those that leave no data or delete file to go.
     `manifests` counts those of all snapshots, and how many of them were read.
@@ -52,6 +54,7 @@ class ReachedFiles:
 
     going: Iterable[Files] = ()
     staying: Iterable[Files] = ()
+    recorded: Iterable[Files] = repeat(NO_FILES)
     replacements: Iterable[Files] = ()
     has_equality_deletes: bool = False
     spec_ids: frozenset[int] = frozenset()
@@ -60,30 +63,27 @@ class ReachedFiles:
     read: frozenset[ManifestIdentity] = frozenset()
     manifests: ManifestCounts = field(default_factory=ManifestCounts)
 
-    @property
-    def only_going(self) -> Files:
-        """Files that no snapshot which stays reaches, each once, in the order of deletion (R-191).
+    def only_going(self) -> Iterator[Files]:
+        """Yield by parts the files that no snapshot which stays reaches, each once (R-191).
 
         One Puffin file with a live vector is included in what stays (R-194).
         """
-        return in_order(
-            together(
-                distinct(without(going, staying.table["key"]))
-                for going, staying in zip(self.going, self.staying, strict=True)
-            )
-        )  # R-191, R-194
+        pairs = zip(self.going, self.staying, strict=True)
+        for (going, staying), recorded in zip(pairs, self.recorded, strict=False):
+            named = together([going, recorded]) if len(recorded) else going
+            if len(named):
+                yield once(without(named, staying.table["key"]))  # R-191, R-194
 
 
 @dataclass(frozen=True, slots=True)
 class ExpirePlan:
-    """One expiry: every snapshot with its fate, and every file that is deleted after the commit.
+    """One expiry: every snapshot with its fate, and what else leaves the metadata.
 
     `unlogged_snapshot_ids` are snapshots that stay without a ref's name, but no longer in the
     snapshot log.
     """
 
     retention: Retention
-    deletable: Files
     schema_ids: tuple[int, ...] = ()
     spec_ids: tuple[int, ...] = ()
     unlogged_snapshot_ids: tuple[int, ...] = ()
@@ -102,10 +102,7 @@ def plan(
     *,
     clean_expired_metadata: bool,
 ) -> ExpirePlan:
-    """Return the expiry of the snapshots that `retention` lets go.
-
-    Deletable is what they reach and no snapshot that stays reaches.
-    """
+    """Return the expiry of the snapshots that `retention` lets go."""
     schemas: tuple[int, ...] = ()
     spec_ids: tuple[int, ...] = ()
     if clean_expired_metadata:
@@ -116,7 +113,6 @@ def plan(
         schemas = _unused_schemas(metadata, retention, reached, frozenset(spec_ids))
     return ExpirePlan(
         retention=retention,
-        deletable=reached.only_going,
         schema_ids=schemas,
         spec_ids=spec_ids,
         unlogged_snapshot_ids=_lost_to_time_travel(metadata, retention),
@@ -220,11 +216,3 @@ def as_landed(plan: ExpirePlan, metadata: TableMetadata) -> ExpirePlan:
         schema_ids=tuple(id_ for id_ in plan.schema_ids if metadata.schema(id_) is None),
         spec_ids=tuple(id_ for id_ in plan.spec_ids if metadata.spec(id_) is None),
     )
-
-
-def still_deletable(files: Iterable[Files], protected: Iterable[Files]) -> Files:
-    """Return the files that are no protected ones, each once, in the order of deletion (R-191)."""
-    candidates = together(files)
-    for kept in protected:
-        candidates = without(candidates, kept.table["key"])
-    return distinct(candidates)

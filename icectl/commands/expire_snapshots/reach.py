@@ -18,21 +18,13 @@ from icectl.commands.expire_snapshots.plan import (
     UnreadablePart,
     lost_statistics,
 )
-from icectl.entries.files import (
-    NO_FILES,
-    SCHEMA,
-    Files,
-    are_content,
-    distinct,
-    in_order,
-    together,
-    without,
-)
+from icectl.entries.files import SCHEMA, Files, are_content, distinct, in_order, together, without
 from icectl.errors import CorruptTable, StorageError
 from icectl.format.manifest import ManifestFile, ManifestIdentity
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.storage.location import is_local, loosest_key, loosest_keys
+from icectl.storage.many_files import FilesByKind
 from icectl.table.context import TableContext
 from icectl.table.guard import check_lists
 from icectl.table.live_file_check import check_copies
@@ -61,14 +53,14 @@ def read_reached(
     retention: Retention,
     sizes: Mapping[str, int],
     *,
-    recorded: Files = NO_FILES,
+    recorded: Iterable[Files] = (),
     trusted: bool = False,
     every: bool = False,
 ) -> ReachedFiles:
     """Return the files that snapshots reach, those which go and those which stay.
 
     Of files that stay those are in the result that matter to files that go, or to `recorded` ones
-    of an earlier run. `sizes` in bytes by loosest key, where known. Lists with fewer files than
+    of earlier runs. `sizes` in bytes by loosest key, where known. Lists with fewer files than
     summaries say may be `trusted`. `spec_ids`, `schema_ids` and equality deletes are known if
     `every` manifest that stays is read.
     Raises: StorageError, CorruptTable, when anything that stays cannot be read (R-192), or names a
@@ -82,14 +74,15 @@ def read_reached(
     staying = all_manifests(lists, kept_snapshots)  # R-192
     going = _ExpiredReach(context, metadata)
     files = going.read(going_ids, staying, sizes)
-    kept = KeptFiles(files, [recorded], local=is_local(metadata.location))
+    of_earlier_runs = FileParts(recorded)
+    kept = KeptFiles(files, of_earlier_runs, local=is_local(metadata.location))
     kept.add_each([metadata_files(metadata, kept_snapshots, staying, sizes)])
     replacements = FileParts()
     rewriters = _rewriters(metadata, lists.keys())
     live = Live(context, metadata, sources=rewriters, add_files_of_sources=replacements.add)
     changed, shared = _changed(staying, going.lists, sizes)
     live.read(changed, kept.add)
-    if every or _has_content(files, kept.matter, recorded):
+    if every or _has_content(files, kept.matter, of_earlier_runs):
         live.read(shared, kept.add).check(lists)  # R-192
         shared = ()
     else:
@@ -100,6 +93,7 @@ def read_reached(
     return ReachedFiles(
         files,
         kept.matter,
+        of_earlier_runs,
         replacements,
         has_equality_deletes=kept.has_equality_deletes,
         spec_ids=_specs_of(context, metadata, staying) | live.spec_ids if every else frozenset(),
@@ -140,18 +134,21 @@ def _changed(
     return divided(staying, [*map(is_changed, staying)])
 
 
-def _has_content(files: FileParts, staying: FileParts, recorded: Files) -> bool:
+def _has_content(files: FileParts, staying: FileParts, recorded: FileParts) -> bool:
     """Return whether there are data or delete files to go, but for those known to stay."""
     unsettled = (
         without(going, kept.table["key"])
         for going, kept in zip(files, staying, strict=True)
         if len(going)
     )
-    return any(are_content(part).any() for part in chain([recorded], unsettled))
+    return any(are_content(part).any() for part in chain(recorded, unsettled))
 
 
 def check_replacements(
-    context: TableContext, metadata: TableMetadata, to_delete: Files, replacements: Iterable[Files]
+    context: TableContext,
+    metadata: TableMetadata,
+    to_delete: FilesByKind,
+    replacements: Iterable[Files],
 ) -> None:
     """Do nothing where files are there that may hold copied rows of files to delete.
 
@@ -159,7 +156,7 @@ def check_replacements(
     Raises: CorruptTable R-034, R-063; StorageError.
     Cost: as compare_with_store, with memory for 200,000 files; of more one listing, kept on disk.
     """
-    if not are_content(to_delete).any():
+    if not to_delete.content_count:
         return
     waiting: list[Files] = []
     for part in map(distinct, filter(len, replacements)):
@@ -225,7 +222,7 @@ def read_reached_since(
     context: TableContext,
     newest: LoadedTable,
     read_ids: Collection[int],
-    to_delete: Files,
+    to_delete: FilesByKind,
     read: Collection[ManifestIdentity] = (),
 ) -> Iterable[Files]:
     """Read what the newest metadata reaches, but for what was `read` before.
@@ -236,8 +233,8 @@ def read_reached_since(
     metadata = newest.metadata
     unseen = [item for item in metadata.snapshots if item.snapshot_id not in read_ids]
     manifests = all_manifests(manifests_by_snapshot(context, metadata, unseen), unseen)
-    kept = KeptFiles([to_delete], local=is_local(metadata.location))
-    if are_content(to_delete).any():
+    kept = KeptFiles(to_delete, local=is_local(metadata.location))
+    if to_delete.content_count:
         unread = [item for item in manifests if item.identity not in read]
         Live(context, metadata).read(unread, kept.add)
     kept.add_each(

@@ -17,9 +17,10 @@ from icectl.commands.expire_snapshots.plan import (
     as_landed,
 )
 from icectl.commit.deletion import DeletionJournal, Removal
-from icectl.entries.files import NO_FILES, FileKind, Files, count_by_kind, each_row, total_bytes
+from icectl.entries.files import Files
 from icectl.format.manifest import ManifestIdentity
 from icectl.format.metadata import TableMetadata
+from icectl.storage.many_files import FilesByKind
 from icectl.table.retention import AskedRetention, Decision, Retention
 from icectl.table.reviewed import Reviewed
 from icectl.units import print_count, print_instant, print_second, print_size
@@ -59,8 +60,8 @@ class PreparedExpiry:
     options: ExpireOptions
     now_ms: int
     plan: ExpirePlan
-    deletable: Files
-    outside: Files
+    deletable: FilesByKind
+    outside: FilesByKind
     unfinished: tuple[DeletionJournal, ...]
     abandoned: tuple[DeletionJournal, ...]
     staying: Iterable[Files]
@@ -115,7 +116,7 @@ def superseded(expiry: Expiry, reason: str) -> Expiry:
         for item in expiry.plan.retention.decisions
     )
     plan = replace(expiry.plan, retention=Retention(decisions, ()), schema_ids=(), spec_ids=())
-    prepared = replace(expiry.prepared, plan=plan, deletable=NO_FILES, outside=NO_FILES)
+    prepared = replace(expiry.prepared, plan=plan, deletable=FilesByKind(), outside=FilesByKind())
     return Expiry(prepared, superseded_by=reason)
 
 
@@ -123,7 +124,7 @@ def expiry_result(expiry: Expiry) -> dict[str, Any]:
     """Return the JSON members; of a plan, `deleted` and `files` are what would be deleted."""
     prepared, plan = expiry.prepared, expiry.plan
     removal = None if expiry.outcome is None else expiry.outcome.removal
-    planned = prepared.deletable if prepared.deletes_files else NO_FILES
+    planned = prepared.deletable if prepared.deletes_files else FilesByKind()
     deleted = planned if removal is None else removal.removed
     failed = () if removal is None else removal.failed
     return {
@@ -135,8 +136,8 @@ def expiry_result(expiry: Expiry) -> dict[str, Any]:
         ],
         "schemas_removed": list(plan.schema_ids),
         "specs_removed": list(plan.spec_ids),
-        "deleted": {kind.name.lower(): count for kind, count in count_by_kind(deleted).items()},
-        "deleted_bytes": total_bytes(deleted),
+        "deleted": {kind.name.lower(): count for kind, count in deleted.counts.items()},
+        "deleted_bytes": deleted.total_bytes,
         "manifest_count": prepared.manifests.total,
         "read_manifest_count": prepared.manifests.read,
         "files": _files(deleted),
@@ -148,10 +149,10 @@ def expiry_result(expiry: Expiry) -> dict[str, Any]:
 def expiry_line(expiry: Expiry) -> str:
     """Return how many snapshots an expiry drops and what it frees, or would."""
     prepared, outcome = expiry.prepared, expiry.outcome
-    deleted = prepared.deletable if prepared.deletes_files else NO_FILES
+    deleted = prepared.deletable if prepared.deletes_files else FilesByKind()
     deleted = deleted if outcome is None else outcome.removal.removed
     snapshots = print_count(len(expiry.plan.retention.expired), "snapshot")
-    size = print_size(total_bytes(deleted))
+    size = print_size(deleted.total_bytes)
     if outcome is None:
         return f"{snapshots} to expire, {size} to free"
     return f"{snapshots} expired, {size} freed"
@@ -165,12 +166,12 @@ def _decision(decision: Decision) -> dict[str, Any]:
     }
 
 
-def _files(files: Files) -> Listed:
+def _files(files: FilesByKind) -> Listed:
     return Listed(
         len(files),
         lambda: (
             {"path": location, "kind": kind.name.lower(), "size_bytes": size}
-            for location, kind, size in each_row(files)
+            for location, kind, size in files.rows()
         ),
     )
 
@@ -259,14 +260,14 @@ def _print_files(console: Console, expiry: Expiry) -> None:
                 kind.name.lower().replace("_", " ").removesuffix("s"),
                 place.removeprefix(base),
             )
-            for place, kind, size in each_row(prepared.deletable)
+            for place, kind, size in prepared.deletable.rows()
         ),
     )
     print_table(console, columns, table)
     console.print()
 
 
-def _summary(expiry: Expiry, deleted: Files, verb: str) -> str:
+def _summary(expiry: Expiry, deleted: FilesByKind, verb: str) -> str:
     expired = print_count(len(expiry.plan.retention.expired), "snapshot")
     kept_count = len(expiry.plan.retention.kept)
     text = f"{expired} expired, {kept_count:,} kept"
@@ -274,7 +275,7 @@ def _summary(expiry: Expiry, deleted: Files, verb: str) -> str:
         text = f"{expired} would expire, {kept_count:,} {'stays' if kept_count == 1 else 'stay'}"
     if not expiry.prepared.deletes_files:
         return f"{text}; no file is deleted"
-    return f"{text}; {_count_files(deleted)} {verb}, {print_size(total_bytes(deleted))}"
+    return f"{text}; {_count_files(deleted)} {verb}, {print_size(deleted.total_bytes)}"
 
 
 def _manifests(expiry: Expiry) -> str:
@@ -282,10 +283,8 @@ def _manifests(expiry: Expiry) -> str:
     return f"read {counts.read:,} of {print_count(counts.total, 'manifest')}"
 
 
-def _count_files(files: Files) -> str:
-    counts = count_by_kind(files)
-    content = sum(counts[kind] for kind in FileKind if kind < FileKind.MANIFESTS)
-    return f"{print_count(len(files), 'file')} ({content:,} data and delete files)"
+def _count_files(files: FilesByKind) -> str:
+    return f"{print_count(len(files), 'file')} ({files.content_count:,} data and delete files)"
 
 
 def _print_outside(console: Console, expiry: Expiry) -> None:
@@ -294,5 +293,5 @@ def _print_outside(console: Console, expiry: Expiry) -> None:
         return
     count = print_count(len(outside), "file")
     console.note(f"kept {count} outside the table's location that no snapshot reads")
-    for location, _, _ in islice(each_row(outside), LISTED_WITHOUT_VERBOSE):
+    for location in islice(outside.locations(), LISTED_WITHOUT_VERBOSE):
         console.note(f"  {location}")

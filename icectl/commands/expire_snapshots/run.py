@@ -1,8 +1,11 @@
 """The run of `icectl expire-snapshots`: load, plan, record, commit, clean up."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from icectl.catalog.protocol import LoadedTable, check_same_table
 from icectl.cli.document import Outcome
@@ -16,7 +19,6 @@ from icectl.commands.expire_snapshots.plan import (
     ReachedFiles,
     plan,
     restrict_to_reviewed,
-    still_deletable,
     updates,
     updates_again,
 )
@@ -45,13 +47,11 @@ from icectl.commit.output_journal import remove_own
 from icectl.entries.files import (
     NO_FILES,
     Files,
-    distinct,
-    each_row,
     excluding,
     folders_of,
+    in_batches,
     including,
     keys_ending_with,
-    together,
     without,
 )
 from icectl.errors import IcectlError, StorageError, UsageError
@@ -59,9 +59,10 @@ from icectl.format import properties
 from icectl.format.metadata import TableMetadata
 from icectl.format.updates import Update, with_log
 from icectl.storage.failures import ACCESS_DENIED
-from icectl.storage.location import is_local, join, loosest_key, redacted
+from icectl.storage.location import is_local, join, loosest_key, parent, redacted
+from icectl.storage.many_files import FilesByKind, by_location
 from icectl.storage.new_files import PROBE, create_if_none, old_temporaries
-from icectl.storage.open import files_behind_links
+from icectl.storage.open import link_finder
 from icectl.storage.store import FileStatus
 from icectl.table.context import TableContext, open_table
 from icectl.table.guard import check_deletable, check_gc_enabled, check_statistics
@@ -71,11 +72,13 @@ from icectl.table.own_places import OtherTables, metadata_files_among, own_place
 from icectl.table.reachable import dropped_files, log_files
 from icectl.table.removed_files import unless_removed
 from icectl.table.retention import check_min_age, current_since, decide, decide_again
-from icectl.table.reviewed import DELETE_FILE
+from icectl.table.reviewed import DELETE_FILE, Reviewed
 from icectl.units import print_count, print_duration, print_instant
 
 COMMAND = "expire-snapshots"
 
+_AT_ONCE = 1 << 13
+"""Files that a step of the plan takes at a time."""
 _QUERIES_TAKE_MS = 3_600_000
 """How long ago queries may have begun that are still running."""
 
@@ -105,7 +108,7 @@ def run(common: Common, table: str, request: ExpireRequest, change: Change) -> O
             replace(report, outcome=expired),
             expired.landed.metadata_location,
             is_complete=not (removal.failed or removal.stopped),
-            removed=(location for location, _, _ in each_row(removal.removed)),
+            removed=removal.removed.locations(),
         )
 
     planned = PlannedChange(
@@ -168,7 +171,8 @@ def check_other_tables(
     Cost: lists folders; a catalog that is asked may take a request a table.
     """
     if prepared.deletes_files and len(prepared.deletable):
-        own_folders, folders = own_places(prepared.loaded).folders, folders_of(prepared.deletable)
+        own_folders = own_places(prepared.loaded).folders
+        folders = chain.from_iterable(map(folders_of, prepared.deletable))
         others = OtherTables(context)
         others.check_around(prepared.loaded, own_folders, folders, asks_catalog=asks_catalog)
 
@@ -199,13 +203,12 @@ def plan_expiry(
     if options.clean_expired_metadata or (deletes and (retention.expired or unfinished)):
         with unless_removed(context):
             trusted = options.trusts_lists or options.keep_files
-            recorded = together(item.files for item in unfinished)
             reached = read_reached(
                 context,
                 metadata,
                 retention,
                 sizes,
-                recorded=recorded,
+                recorded=chain.from_iterable(item.files for item in unfinished),
                 trusted=trusted,
                 every=options.clean_expired_metadata,
             )
@@ -216,17 +219,10 @@ def plan_expiry(
     )
     if only is not None:
         planned = restrict_to_reviewed(planned, only)
-    logged = log_files(metadata, loaded.metadata_location).table["key"]
-    recorded = still_deletable([item.files for item in unfinished], reached.staying)
-    files_outside_log = without(together([planned.deletable, recorded]), logged)
     dropped = _dropped_metadata_files(loaded, sizes) if planned.changes_table else NO_FILES
-    to_delete = together([files_outside_log, dropped])
-    places = own_places(loaded)
-    inside, outside = places.split(distinct(to_delete) if len(recorded) else to_delete)
-    linked = _behind_links(context, metadata, inside)
-    inside, outside = excluding(inside, linked), together([outside, including(inside, linked)])
-    if only is not None:
-        inside = including(inside, only.subjects(DELETE_FILE))
+    logged = log_files(metadata, loaded.metadata_location).table["key"]
+    outside_log = (without(part, logged) for part in in_batches(reached.only_going(), _AT_ONCE))
+    inside, outside = _divided(context, loaded, chain(outside_log, [dropped]), only)
     if deletes:
         inside = _true_statistics(context, metadata, inside, sizes)
         with unless_removed(context):
@@ -250,6 +246,40 @@ def plan_expiry(
     )
 
 
+def _divided(
+    context: TableContext, loaded: LoadedTable, files: Iterable[Files], only: Reviewed | None
+) -> tuple[FilesByKind, FilesByKind]:
+    """Return the files to delete that lie in the table's own places, and those that do not.
+
+    Of the former those that were reviewed, if a plan was. Order: that of deletion (R-191).
+    """
+    metadata, places = loaded.metadata, own_places(loaded)
+    reviewed = None if only is None else only.subjects(DELETE_FILE)
+    behind_links = link_finder(context.store)
+    inside, outside, linked_count, first_linked = FilesByKind(), FilesByKind(), 0, ""
+    for part in by_location(FilesByKind(files)):
+        own, foreign = places.split(part)
+        linked = behind_links(own.table["location"]) if is_local(metadata.location) else []
+        linked_count += len(linked)
+        first_linked = first_linked or next(iter(linked), "")
+        outside.add(foreign)
+        outside.add(including(own, linked))
+        own = excluding(own, linked)
+        inside.add(own if reviewed is None else _among(own, reviewed))
+    if linked_count:
+        context.progress.warn(
+            f"{print_count(linked_count, 'file')} behind a link under the table's location are "
+            f"kept, as {first_linked}: icectl does not follow links"
+        )
+    return inside, outside
+
+
+def _among(files: Files, locations: Collection[str]) -> Files:
+    """Return the files whose location is among very many. Order: kept."""
+    mask = [location in locations for location in files.table["location"].to_pylist()]
+    return Files(files.table.filter(pa.array(mask, pa.bool_())))
+
+
 def _dropped_metadata_files(loaded: LoadedTable, sizes: Mapping[str, int]) -> Files:
     """Return metadata files that the commit drops from the log, if the table wants them deleted.
 
@@ -264,29 +294,17 @@ def _dropped_metadata_files(loaded: LoadedTable, sizes: Mapping[str, int]) -> Fi
 
 
 def _true_statistics(
-    context: TableContext, metadata: TableMetadata, files: Files, sizes: Mapping[str, int]
-) -> Files:
+    context: TableContext, metadata: TableMetadata, files: FilesByKind, sizes: Mapping[str, int]
+) -> FilesByKind:
     """Return files without those that may be no statistics, though an entry calls them so."""
     others = mismatched_statistics(context, metadata, files, sizes)
-    if others:
-        more = f" and {print_count(len(others) - 1, 'more file')}" if len(others) > 1 else ""
-        context.progress.warn(
-            f"{others[0]}{more} is kept: an entry names it as statistics of another size (R-140)"
-        )
-    return excluding(files, others)
-
-
-def _behind_links(context: TableContext, metadata: TableMetadata, files: Files) -> Sequence[str]:
-    """Return the files behind links to folders: they may be another table's."""
-    if not is_local(metadata.location):
-        return ()
-    linked = files_behind_links(context.store, files.table["location"])
-    if linked:
-        context.progress.warn(
-            f"{print_count(len(linked), 'file')} behind a link under the table's location are "
-            f"kept, as {linked[0]}: icectl does not follow links"
-        )
-    return linked
+    if not others:
+        return files
+    more = f" and {print_count(len(others) - 1, 'more file')}" if len(others) > 1 else ""
+    context.progress.warn(
+        f"{others[0]}{more} is kept: an entry names it as statistics of another size (R-140)"
+    )
+    return FilesByKind(excluding(part, others) for part in files)
 
 
 def _earlier_journals(
@@ -335,19 +353,30 @@ def execute(context: TableContext, prepared: PreparedExpiry) -> Expired:
     landed = _commit(context, prepared, record)
     remove_leftovers(context, prepared)
     if not prepared.deletes_files:
-        return Expired(landed, Removal(NO_FILES, (), stopped=False))
+        return Expired(landed, Removal(FilesByKind(), FilesByKind()))
     to_delete = _to_delete(context, prepared)
     if to_delete is None:
-        return Expired(landed, Removal(NO_FILES, (), stopped=True))
+        return Expired(landed, Removal(FilesByKind(), FilesByKind(), stopped=True))
     removal = remove_files(context, *to_delete)
     done = [*([record] if record else []), *prepared.unfinished]
-    if removal.failed or removal.stopped:  # one journal names just the files that remain
-        deleted = [location for location, _, _ in each_row(removal.removed)]
-        journals.shorten(context.store, done.pop(0), excluding(to_delete[0], deleted))
+    if len(removal.remaining):
+        try:
+            journals.write(context.store, context.env, _of_remaining(context, done[0], removal))
+        except IcectlError:  # then those that there are name what remains, and more
+            done.clear()
     done += prepared.abandoned
     if done:
         journals.discard(context.store, done)
     return Expired(landed, removal)
+
+
+def _of_remaining(
+    context: TableContext, journal: DeletionJournal, removal: Removal
+) -> DeletionJournal:
+    """Return the journal that names just the files that remain, in place of others."""
+    folder = parent(journal.location)
+    location = journal_location(folder, COMMAND, context.env.new_uuid())
+    return replace(journal, location=location, files=removal.remaining)
 
 
 def _prove_deletion(context: TableContext, prepared: PreparedExpiry) -> None:
@@ -405,14 +434,16 @@ def _commit(
 
 def _to_delete(
     context: TableContext, prepared: PreparedExpiry
-) -> tuple[Files, frozenset[str] | None] | None:
+) -> tuple[FilesByKind, frozenset[str] | None] | None:
     """Return planned files that the newest metadata does not reach.
 
     Second: checksums of the table's own that stay, as remove_files takes them. None if the
     newest metadata, or a file that it names, cannot be read: then every file stays (R-192).
     """
     if not len(prepared.deletable):
-        return NO_FILES, None
+        return FilesByKind(), None
+    local = is_local(prepared.loaded.metadata.location)
+    known, check_sums = KnownFiles(local=local), set[str]()
     try:
         context.catalog.settle()
         newest = context.catalog.load()
@@ -423,25 +454,18 @@ def _to_delete(
             protected = read_reached_since(
                 context, newest, kept_ids, prepared.deletable, prepared.read
             )
+        for files in filter(len, chain(prepared.staying if local else (), protected)):
+            check_sums.update(keys_ending_with(files, ".crc"))
+            for chunk in files.table["location"].chunks:
+                known.add(chunk)
+        to_delete = FilesByKind(_unknown(part, known) for part in prepared.deletable)
     except IcectlError as error:  # the commit stands, so this is no reason to fail
         context.progress.warn(f"nothing is deleted: {error.message}")
         return None
-    to_delete = still_deletable([prepared.deletable], protected)
-    if not is_local(prepared.loaded.metadata.location):
-        return to_delete, None
-    known, check_sums = KnownFiles(local=True), set[str]()
-    for files in filter(len, chain(prepared.staying, protected)):
-        check_sums.update(keys_ending_with(files, ".crc"))
-        for chunk in files.table["location"].chunks:
-            known.add(chunk)
-    return _without_aliases(to_delete, known), frozenset(check_sums)
+    return to_delete, frozenset(check_sums) if local else None
 
 
-def _without_aliases(listed: Files, known: KnownFiles) -> Files:
+def _unknown(files: Files, known: KnownFiles) -> Files:
     """Return the files that are none of the known ones, by way of a link or mount either."""
-    named = [
-        location
-        for chunk in listed.table["location"].chunks
-        for location in chunk.filter(known.contain(chunk)).to_pylist()
-    ]
-    return excluding(listed, named)
+    are_known = [known.contain(chunk) for chunk in files.table["location"].chunks]
+    return Files(files.table.filter(pc.invert(pa.chunked_array(are_known, pa.bool_()))))

@@ -18,7 +18,6 @@ from icectl.commands.steps import (
     first_error,
 )
 from icectl.commit.deletion import unfinished_journals
-from icectl.entries.files import total_bytes
 from icectl.errors import CorruptTable, IcectlError, Refused, StorageError, Unsupported
 from icectl.format.metadata import TableMetadata
 from icectl.table.guard import check_deletable
@@ -89,7 +88,7 @@ def plan(sight: Sight, request: ExpireRequest) -> Judgement:
         freed = prepared.deletable
         figures = replace(
             figures,
-            freed_bytes=total_bytes(freed),
+            freed_bytes=freed.total_bytes,
             freed_files=len(freed),
             is_exact=not prepared.unread,
         )

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from icectl.commit import deletion
 from icectl.commit.deletion import Removal, remove_files
-from icectl.entries.files import FileKind, Files, distinct, files, rows, together
+from icectl.entries.files import FileKind, Files, files
 from icectl.storage.local.store import LocalStore
+from icectl.storage.many_files import FilesByKind
 from icectl.storage.store import FailedRemoval, Store
 from tests.builders.expiry import context_of
 from tests.stores.fixed_env import FixedEnv
@@ -18,22 +19,20 @@ def named(kind: FileKind, *places: str) -> Files:
     return files(places, places, kind, [1] * len(places))
 
 
-DOOMED = distinct(
-    together(
-        [
-            named(FileKind.STATISTICS_FILES, "/a.puffin"),
-            named(FileKind.MANIFEST_LISTS, "/a-list.avro"),
-            named(FileKind.MANIFESTS, "/a-manifest.avro"),
-            named(FileKind.DATA_FILES, "/z.parquet", "/y.parquet", "/x.parquet"),
-            named(FileKind.EQUALITY_DELETE_FILES, "/b.parquet"),
-        ]
-    )
+DOOMED = FilesByKind(
+    [
+        named(FileKind.STATISTICS_FILES, "/a.puffin"),
+        named(FileKind.MANIFEST_LISTS, "/a-list.avro"),
+        named(FileKind.MANIFESTS, "/a-manifest.avro"),
+        named(FileKind.DATA_FILES, "/x.parquet", "/y.parquet", "/z.parquet"),
+        named(FileKind.EQUALITY_DELETE_FILES, "/b.parquet"),
+    ]
 )
 
 
 def remove(
     store: Store,
-    doomed: Files,
+    doomed: FilesByKind,
     env: FixedEnv | None = None,
     ends_at: float | None = None,
     kept_check_sums: Collection[str] | None = None,
@@ -42,8 +41,8 @@ def remove(
     return remove_files(context, doomed, kept_check_sums)
 
 
-def places(found: Files) -> list[str]:
-    return [place for place, _, _ in rows(found)]
+def places(found: FilesByKind) -> list[str]:
+    return [*found.locations()]
 
 
 def test_files_go_before_what_describes_them(monkeypatch):
@@ -77,7 +76,7 @@ class Asked(WrappedStore):
 def test_the_store_is_asked_for_several_requests_of_s3_at_a_time():
     store = Asked()
     many = [f"/{number}" for number in range(9_000)]
-    remove(store, distinct(named(FileKind.DATA_FILES, *many)))
+    remove(store, FilesByKind([named(FileKind.DATA_FILES, *many)]))
     assert store.counts == [4_000, 4_000, 1_000]
 
 
@@ -92,6 +91,7 @@ def test_what_cannot_be_deleted_is_named_and_the_rest_goes():
     removal = remove(Stubborn(LocalStore()), DOOMED)
     assert removal.failed == (FailedRemoval("/y.parquet", "no"),)
     assert places(removal.removed) == [place for place in places(DOOMED) if place != "/y.parquet"]
+    assert places(removal.remaining) == ["/y.parquet"]
     assert not removal.stopped
 
 
@@ -122,6 +122,7 @@ def test_the_time_limit_ends_it_between_batches():
     env = FixedEnv()
     removal = remove(Slow(env), DOOMED, env, ends_at=2)
     assert places(removal.removed) == ["/x.parquet", "/y.parquet", "/z.parquet", "/b.parquet"]
+    assert places(removal.remaining) == ["/a-manifest.avro", "/a-list.avro", "/a.puffin"]
     assert removal.stopped
 
 
@@ -140,13 +141,13 @@ def test_each_batch_is_shielded_from_interrupts():
 
 def test_no_files_are_no_calls():
     store = CountingStore(LocalStore())
-    removal = remove(store, named(FileKind.DATA_FILES))
+    removal = remove(store, FilesByKind())
     assert (store.calls, len(removal.removed), removal.stopped) == ([], 0, False)
 
 
 def test_the_check_sums_of_files_go_after_them_but_for_those_that_are_to_stay():
     store = CountingStore(LocalStore())
-    doomed = together(
+    doomed = FilesByKind(
         [
             named(FileKind.DATA_FILES, "/d/x.parquet", "file:///d/y.parquet"),
             named(FileKind.MANIFESTS, "/d/m.avro"),
@@ -164,7 +165,7 @@ def test_the_check_sums_of_files_go_after_them_but_for_those_that_are_to_stay():
 
 def test_files_that_stay_keep_their_check_sums():
     store = CountingStore(Stubborn(LocalStore()))
-    files_of = named(FileKind.DATA_FILES, "/y.parquet")
+    files_of = FilesByKind([named(FileKind.DATA_FILES, "/y.parquet")])
     assert len(remove(store, files_of, kept_check_sums=()).failed) == 1
     assert [location for _, location in store.calls] == ["/y.parquet"]
 

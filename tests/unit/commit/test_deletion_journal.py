@@ -9,12 +9,13 @@ import pytest
 from icectl.commit import deletion as journals
 from icectl.commit.deletion import DeletionJournal
 from icectl.commit.journals import journal_location
-from icectl.entries.files import NO_FILES, FileKind, Files, files, rows, together
+from icectl.entries.files import FileKind, Files, files
 from icectl.storage.local.store import LocalStore
 from icectl.storage.location import loosest_key
+from icectl.storage.many_files import FilesByKind
 from tests.builders.history import history
 from tests.stores.fixed_env import FixedEnv
-from tests.stores.wrapped import FaultyStore, WrappedStore
+from tests.stores.wrapped import CountingStore, FaultyStore, WrappedStore
 
 COMMAND = "expire-snapshots"
 UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
@@ -39,7 +40,7 @@ def named(kind: FileKind, *found: tuple[str, int | None]) -> Files:
     return files(places, [loosest_key(p) for p in places], kind, [size for _, size in found])
 
 
-DOOMED = together(
+DOOMED = FilesByKind(
     [
         named(FileKind.DATA_FILES, ("file:///wh/t/data/a%20b.parquet", 10), ("/wh/t/data/ü", None)),
         named(FileKind.MANIFEST_LISTS, ("/wh/t/metadata/snap-1.avro", 5)),
@@ -74,10 +75,36 @@ def test_a_journal_is_read_as_it_was_written(tmp_path):
         written.location, UUID, 1_700_000_000_000,
     )  # fmt: skip
     assert read.snapshot_ids == (1, 2**62)
-    assert rows(read.files) == rows(DOOMED)
-    assert read.files.table["key"].to_pylist() == [
+    assert [*read.files.rows()] == [*DOOMED.rows()]
+    assert [key for part in read.files for key in part.table["key"].to_pylist()] == [
         "/wh/t/data/a b.parquet", "/wh/t/data/ü", "/wh/t/metadata/snap-1.avro",
     ]  # fmt: skip
+
+
+def test_a_journal_of_many_files_is_written_and_read_by_parts(tmp_path, monkeypatch):
+    """Its bytes are those of a journal that is written as a whole."""
+    monkeypatch.setattr(journals, "_WRITTEN_AT_ONCE", 2)
+    monkeypatch.setattr(journals, "STEP", 3)
+    names = [f'/wh/t/{at}/],["\\{at % 7 * "ü"}\N{GRINNING FACE}' for at in range(500)]
+    kinds = FileKind.DATA_FILES, FileKind.MANIFESTS
+    many = FilesByKind(named(kind, *((name, None) for name in names)) for kind in kinds)
+    written = replace(journal(tmp_path, 7), files=many)
+    store = CountingStore(LocalStore())
+    journals.write(store, FixedEnv(), written)
+    assert [method for method, _ in store.calls] == ["open_new"]
+    content = Path(written.location).read_text()
+    assert json.loads(content) == {
+        "icectl-journal": 1,
+        "table-uuid": UUID,
+        "created-ms": 1_700_000_000_000,
+        "snapshot-ids": [7],
+        "files": [[name, int(kind), None] for kind in kinds for name in names],
+    }
+    assert content == json.dumps(json.loads(content), separators=(",", ":"))
+    for size in (200, 1_021, len(content), len(content) + 1):
+        monkeypatch.setattr(journals, "_READ_BYTES", size)
+        (read,) = found(tmp_path)
+        assert [*read.files.rows()] == [*many.rows()]
 
 
 def test_a_journal_has_landed_when_every_snapshot_it_names_is_gone(tmp_path):
@@ -102,7 +129,10 @@ def test_other_files_are_no_journals(tmp_path):
 @pytest.mark.parametrize(
     "content",
     [b"", b"{", b"[]", b'{"icectl-journal": 2}', b'{"icectl-journal": 1}', b"\xff",
-     b'{"icectl-journal":1,"table-uuid":null,"created-ms":1,"snapshot-ids":[],"files":[1]}'],
+     *(b'{"icectl-journal":1,"table-uuid":null,"created-ms":1,"snapshot-ids":[],"files":' + files
+       for files in (b"1}", b"[1]}", b"[[1,0,1]]}", b"[", b"[]", b'[["/a",0,1]', b'[["/a",0,1]]',
+                     b'[["/a",0,1]]},', b'[["/a",0,1],]}', b'[["/a",0,1]["/b",0,1]]}',
+                     b'[["/a",0,"1"]]}', b'[["/a",0]]}', b'[["/a",0,1],["/b",0,1}'))],
 )  # fmt: skip
 def test_a_damaged_journal_is_warned_of_and_left_alone(tmp_path, content):
     location = Path(journal(tmp_path).location)
@@ -129,9 +159,9 @@ def test_a_journal_that_its_run_removes_meanwhile_is_passed_over_in_silence(tmp_
     """It was said to be unreadable, and to be left alone."""
 
     class Finishing(WrappedStore):
-        def read(self, location):
+        def read_range(self, location, offset, length):
             Path(location).unlink()
-            return super().read(location)
+            return super().read_range(location, offset, length)
 
     journals.write(LocalStore(), FixedEnv(), journal(tmp_path, 1))
     listed = LocalStore().list_directory(f"{tmp_path}/metadata")
@@ -140,20 +170,10 @@ def test_a_journal_that_its_run_removes_meanwhile_is_passed_over_in_silence(tmp_
     assert progress.told == []
 
 
-def test_a_shortened_journal_names_only_what_is_left(tmp_path):
-    written = journal(tmp_path, 7)
-    journals.write(LocalStore(), FixedEnv(), written)
-    left = named(FileKind.MANIFEST_LISTS, ("/wh/t/metadata/snap-1.avro", 5))
-    journals.shorten(LocalStore(), written, left)
-    (read,) = found(tmp_path)
-    assert (read.snapshot_ids, rows(read.files)) == ((7,), rows(left))
-
-
-def test_discarding_and_shortening_never_raise(tmp_path):
+def test_discarding_never_raises(tmp_path):
     written = journal(tmp_path, 7)
     journals.write(LocalStore(), FixedEnv(), written)
     journals.discard(FaultyStore(LocalStore(), 1, "before"), [written])
-    journals.shorten(FaultyStore(LocalStore(), 1, "before"), written, NO_FILES)
     assert len(found(tmp_path)) == 1
     journals.discard(LocalStore(), [written])
     assert found(tmp_path) == []

@@ -10,10 +10,11 @@ import pytest
 from icectl.commit.deletion import remove_files
 from icectl.commit.output_journal import DataPlaces
 from icectl.commit.transaction import DataOutputs, Outputs, Transaction, data_places, outputs_of
-from icectl.entries.files import FileKind, files, together
+from icectl.entries.files import FileKind, files
 from icectl.errors import CommitConflict, IcectlError, Refused, StorageError
 from icectl.progress import SilentProgress
 from icectl.storage.local.store import LocalStore
+from icectl.storage.many_files import FilesByKind
 from icectl.storage.store import FailedRemoval, Store
 from tests.builders.expiry import NOW_MS, Clock, context_of
 from tests.builders.folders import files_of
@@ -261,6 +262,6 @@ def test_progress_is_told_of_all_files_that_go():
             told.append(amount)
 
     data = files(["/a", "/b"], ["/a", "/b"], FileKind.DATA_FILES, [1, 1])
-    doomed = together([data, files(["/c"], ["/c"], FileKind.MANIFESTS, [1])])
+    doomed = FilesByKind([data, files(["/c"], ["/c"], FileKind.MANIFESTS, [1])])
     remove_files(context_of(progress=Told()), doomed)
     assert told == [("deleting files", 3), 2, 1]

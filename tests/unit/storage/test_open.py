@@ -10,7 +10,7 @@ import pytest
 from icectl.errors import Refused
 from icectl.storage.kept import KeepingStore
 from icectl.storage.local.store import LocalStore
-from icectl.storage.open import PathMapStore, StorageOptions, files_behind_links, open_store
+from icectl.storage.open import PathMapStore, StorageOptions, link_finder, open_store
 
 
 def test_each_location_goes_to_the_store_of_its_scheme(tmp_path, fixed_env):
@@ -36,7 +36,7 @@ def test_files_behind_links_are_found_in_a_store_that_keeps_manifests_too(
     store = open_store(StorageOptions(home=f"{tmp_path}/t"), fixed_env)
     files = [f"{tmp_path}/t/{folder}/a" for folder in ("data", "link")]
     kept = KeepingStore(store) if wrapped else store
-    assert files_behind_links(kept, pa.chunked_array([files])) == files[1:]
+    assert link_finder(kept)(pa.chunked_array([files])) == files[1:]
 
 
 def test_a_path_map_makes_the_store_read_only(tmp_path, fixed_env):

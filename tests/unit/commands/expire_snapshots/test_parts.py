@@ -7,6 +7,7 @@ from icectl.commands.expire_snapshots.parts import FileParts, KeptFiles
 from icectl.commands.expire_snapshots.plan import ReachedFiles
 from icectl.entries.files import FileKind, Files, files, rows, together
 from icectl.storage import spill
+from icectl.storage.many_files import FilesByKind
 from icectl.table.reachable import key_hashes
 
 DATA = FileKind.DATA_FILES
@@ -81,5 +82,5 @@ def test_a_hash_that_two_locations_have_by_accident_decides_nothing():
     kept = KeptFiles(parts, local=False)
     kept.add(staying, one_hash)
     assert places_of(kept.matter) == ["/t/b", "/t/c"]
-    found = ReachedFiles(parts, kept.matter).only_going
-    assert [place for place, _, _ in rows(found)] == ["/t/a"]
+    found = ReachedFiles(parts, kept.matter).only_going()
+    assert [*FilesByKind(found).locations()] == ["/t/a"]

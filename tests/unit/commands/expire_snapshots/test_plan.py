@@ -11,11 +11,10 @@ from icectl.commands.expire_snapshots.plan import (
     as_landed,
     lost_statistics,
     plan,
-    still_deletable,
     updates,
     updates_again,
 )
-from icectl.entries.files import FileKind, Files, files, rows, together
+from icectl.entries.files import FileKind, Files, files, together
 from icectl.errors import CorruptTable
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionField, PartitionSpec
@@ -33,6 +32,7 @@ from icectl.format.updates import (
     RemoveStatistics,
     apply_all,
 )
+from icectl.storage.many_files import FilesByKind, by_location
 from icectl.table.guard import check_statistics
 from icectl.table.retention import AskedRetention, Retention, decide
 from tests.builders.history import history, ms
@@ -51,8 +51,9 @@ def named(kind: FileKind, *keys: str) -> Files:
     return files([f"file:{key}" for key in keys], keys, kind, [1] * len(keys))
 
 
-def locations(found: Files) -> list[str]:
-    return [place for place, _, _ in rows(found)]
+def locations(reached: ReachedFiles) -> list[str]:
+    """The files that go, in the order of deletion."""
+    return [*by_location(FilesByKind(reached.only_going())).locations()]
 
 
 def retention(metadata: TableMetadata = TABLE) -> Retention:
@@ -75,21 +76,19 @@ def test_r191_deletable_is_what_goes_and_nothing_that_stays_reaches():
         ]
     )
     staying = named(FileKind.DATA_FILES, "/shared", "/c")
-    found = planned(reached=ReachedFiles([going], [staying]))
-    assert locations(found.deletable) == ["file:/a", "file:/b", "file:/list-1"]
+    assert locations(ReachedFiles([going], [staying])) == ["file:/a", "file:/b", "file:/list-1"]
 
 
 def test_r194_a_puffin_file_with_one_live_vector_stays():
     going = named(FileKind.DELETION_VECTOR_FILES, "/v.puffin", "/w.puffin", "/v.puffin")
     staying = named(FileKind.DELETION_VECTOR_FILES, "/v.puffin")
-    found = planned(reached=ReachedFiles([going], [staying]))
-    assert locations(found.deletable) == ["file:/w.puffin"]
+    assert locations(ReachedFiles([going], [staying])) == ["file:/w.puffin"]
 
 
 def test_a_file_that_stays_as_another_kind_stays():
     going = named(FileKind.STATISTICS_FILES, "/s")
     staying = named(FileKind.PARTITION_STATISTICS_FILES, "/s")
-    assert locations(planned(reached=ReachedFiles([going], [staying])).deletable) == []
+    assert locations(ReachedFiles([going], [staying])) == []
 
 
 def test_the_updates_make_the_plan_true():
@@ -315,15 +314,13 @@ def test_what_has_landed_is_told_instead_of_what_was_planned():
     )
 
 
-def test_still_deletable_is_less_whatever_protects():
-    first = named(FileKind.DATA_FILES, "/a", "/b")
-    second = named(FileKind.DATA_FILES, "/b", "/c")
-    protected = [
-        named(FileKind.MANIFESTS, "/c"),
-        named(FileKind.MANIFESTS, "/x"),
-    ]
-    assert locations(still_deletable([second, first], protected)) == ["file:/a", "file:/b"]
-    assert locations(still_deletable([], protected)) == []
+def test_recorded_files_of_earlier_runs_go_if_nothing_that_stays_reaches_them():
+    going = named(FileKind.DATA_FILES, "/b", "/c")
+    recorded = named(FileKind.DATA_FILES, "/a", "/b", "/kept", "/a")
+    staying = named(FileKind.MANIFESTS, "/c", "/kept")
+    assert locations(ReachedFiles([going], [staying], [recorded])) == ["file:/a", "file:/b"]
+    nothing = Files(going.table.slice(0, 0))
+    assert locations(ReachedFiles([nothing], [staying], [recorded])) == ["file:/a", "file:/b"]
 
 
 def test_removals_of_schemas_and_specs_come_after_the_snapshots():

@@ -18,12 +18,13 @@ from icectl.commands.expire_snapshots.reach import (
     read_reached,
     read_reached_since,
 )
-from icectl.entries.files import FileKind, Files, files, of_kind, rows
+from icectl.entries.files import FileKind, Files, files, rows
 from icectl.env import SystemEnv
 from icectl.errors import CorruptTable, MissingFile, StorageError
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import StatisticsFile
 from icectl.storage.local.store import LocalStore
+from icectl.storage.many_files import FilesByKind
 from icectl.table.context import TableContext
 from icectl.table.manifest_lists import manifests_by_snapshot
 from icectl.table.reachable import all_manifests, key_hashes
@@ -91,12 +92,12 @@ def test_what_appends_leave_behind_goes_without_a_look_at_what_they_share(tmp_pa
     found = read(context_of())
     assert found.manifests == ManifestCounts(3, 1)
     lists = {Path(str(one.manifest_list)).name for one in table.metadata.snapshots[:2]}
-    assert names([found.only_going]) == lists
+    assert names(found.only_going()) == lists
     table.remove_data_files(1)  # of a file to delete it is asked where else it lives
     read = partial(read, metadata=table.metadata, retention=expiring(table, 2))
     assert {first, last} < set(read_manifests(read))
     found = read(context_of())
-    assert data_files(table)[2] in names([found.only_going])
+    assert data_files(table)[2] in names(found.only_going())
     every = {path.name for path in (tmp_path / "t" / "metadata").glob("*-m[0-9]*.avro")}
     assert found.manifests == ManifestCounts(len(every), len(read_manifests(read)))
 
@@ -109,10 +110,11 @@ def test_what_a_newer_snapshot_shares_is_not_read_again(table):
     table.append(range(8, 12))
     newest = FileSystemCatalog(LocalStore(), str(table.directory), SystemEnv()).load()
     since = partial(read_reached_since, newest=newest, read_ids=known_ids, read=found.read)
-    assert read_manifests(partial(since, to_delete=found.only_going)) == [
+    assert read_manifests(partial(since, to_delete=FilesByKind(found.only_going()))) == [
         own_manifest(table, 3).name
     ]
-    lists_alone = of_kind(found.only_going, FileKind.MANIFEST_LISTS)
+    every = FilesByKind(found.only_going())
+    lists_alone = FilesByKind(every.of_kind(FileKind.MANIFEST_LISTS))
     assert read_manifests(partial(since, to_delete=lists_alone)) == []
 
 
@@ -132,7 +134,7 @@ def test_r191_an_entry_in_another_partition_keeps_a_file(tmp_path):
     table._manifests_of[second] = table._manifests_of[second][:1]  # the next has no other
     table.append(range(8, 9))
     found = read_reached(context_of(), table.metadata, expiring(table, 0, 1), {})
-    deleted = {location for location, _, _ in rows(found.only_going)}
+    deleted = {*FilesByKind(found.only_going()).locations()}
     assert other["location"] in deleted
     assert wrong["location"] not in deleted
 
@@ -145,7 +147,7 @@ def test_r191_what_both_reach_is_named_in_both_and_the_rest_in_one(table):
     assert names(found.going) >= {second, manifests[1]}
     assert names(found.going).isdisjoint({first, manifests[0]})
     lists = {Path(str(one.manifest_list)).name for one in table.metadata.snapshots[:2]}
-    assert names([found.only_going]) == {second, manifests[1], *lists}
+    assert names(found.only_going()) == {second, manifests[1], *lists}
     assert found.spec_ids == found.schema_ids == {0}
 
 
@@ -277,7 +279,7 @@ def test_what_came_meanwhile_is_reached_beside_what_was_read(table):
     }
     others = [str(table.directory / "data" / data_files(table)[1]), str(own_manifest(table, 1))]
     paths = [*wanted, *others]
-    planned = files(paths, paths, FileKind.DATA_FILES, [None] * len(paths))
+    planned = FilesByKind([files(paths, paths, FileKind.DATA_FILES, [None] * len(paths))])
     found = read_reached_since(context_of(), newest, read, planned)
     assert {place: kind for part in found for place, kind, _ in rows(part)} == wanted
 
@@ -323,9 +325,9 @@ def test_r034_a_table_is_listed_once_for_however_many_copies(tmp_path, monkeypat
     store = CountingStore(LocalStore())
     context = context_of(table.directory, store)
     if damage is None:
-        check_replacements(context, table.metadata, copies, parts)
+        check_replacements(context, table.metadata, FilesByKind([copies]), parts)
     else:
         with pytest.raises(CorruptTable, match=str(place)) as caught:
-            check_replacements(context, table.metadata, copies, parts)
+            check_replacements(context, table.metadata, FilesByKind([copies]), parts)
         assert caught.value.rule == ("R-034" if damage == "lost" else "R-063")
     assert (store.counts["list"], store.counts["stat"]) == (1, 1 if damage == "lost" else 0)
