@@ -29,14 +29,10 @@ from tests.stores.s3_servers import S3Server
 
 ROOT = Path(__file__).resolve().parents[1]
 
+# How long an example takes says nothing on a busy machine.
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # What the quick tier says of a commit does not depend on luck; by default examples are new ones.
-settings.register_profile(
-    "quick",
-    derandomize=True,
-    database=None,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],  # of a busy machine, which says nothing
-)
+settings.register_profile("quick", settings.get_profile("default"), derandomize=True, database=None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
