@@ -39,13 +39,22 @@ from icectl.errors import CorruptTable, MissingFile, StorageError, Unsupported
 from icectl.files.data_file import DataFile, open_data_file
 from icectl.files.deletion_vectors import REFERENCED_DATA_FILE
 from icectl.files.parquet.schema import child_fields, field_id
+from icectl.files.parquet.value_filters import RuledOutBy
 from icectl.files.parquet.write import ParquetOptions, ParquetWriter
 from icectl.format.manifest import Content, FileFormat, ManifestFile, ManifestIdentity, kind_of
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionSpec, result_types
 from icectl.rows.compact_job import TypedSpec
 from icectl.rows.deleted_positions import puffin_blobs
-from icectl.rows.find_job import FindJob, FoundRows, Keys, Tried, matches, run_find, try_find
+from icectl.rows.find_job import (
+    FindJob,
+    FoundRows,
+    Keys,
+    Tried,
+    find_or_rule_out,
+    matches,
+    try_find,
+)
 from icectl.rows.write_data import FileOutputs
 from icectl.storage.location import comparison_key, is_local, parent
 from icectl.storage.open import AT_ONCE_LOCALLY
@@ -173,13 +182,15 @@ class MatchSearch:
     With `deleted_files`, entries of any status count, and so do the dead rows of leaves: these name
     a file, and its bounds, even where it is gone. A file that can't be read is no error then.
     `searcher` looks into files, threads of this process by default. `rows` are those found, by the
-    locations of their data files; deletes count for nothing in them.
+    locations of their data files; deletes count for nothing in them. `ruled_out` are files without
+    a match whose rows were not read: their own bounds, dictionaries or Bloom filters tell.
     """
 
     wanted: WantedRows
     deleted_files: bool = False
     searcher: Searcher | None = None
     rows: dict[str, FoundRows] = field(default_factory=dict)
+    ruled_out: dict[str, RuledOutBy] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
     _named: dict[str, frozenset[str]] = field(default_factory=dict)
     _last: "tuple[object, _Candidates] | None" = None
@@ -308,7 +319,11 @@ class MatchSearch:
         job = replace(job, reading=replace(job.reading, specs=specs))
         outputs = replace(FileOutputs.without_places(reader.context.store), open=opens)
         task = replace(blank_task(reader.metadata), inputs=(file,))
-        return sum(rows.count for rows in run_find(task, job, outputs))
+        found = find_or_rule_out(task, job, outputs)
+        if isinstance(found, str):
+            self.ruled_out[file.location] = found
+            return 0
+        return sum(rows.count for rows in found)
 
     def _candidates(self, reader: Reader, manifests: Sequence[ManifestFile]) -> "_Candidates":
         """Return the data and equality delete files that may hold a match, by their bounds."""
@@ -484,6 +499,9 @@ class MatchSearch:
                 tried = searcher.search(of_columns, job) if job else ([] for _ in of_columns)
                 for task, found in zip(of_columns, tried, strict=True):
                     location = task.inputs[0].location
+                    if isinstance(found, str):
+                        self._counts[location], self.ruled_out[location] = 0, found
+                        continue
                     if not isinstance(found, list):
                         problems[location] = found
                         continue

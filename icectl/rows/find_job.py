@@ -32,7 +32,7 @@ from icectl.files.data_file import open_data_file
 from icectl.files.deletion_vectors import Positions, read_dv, write_dv
 from icectl.files.parquet.data_file import ParquetDataFile
 from icectl.files.parquet.schema import arrow_schema, arrow_values
-from icectl.files.parquet.value_filters import ValueFilters
+from icectl.files.parquet.value_filters import RuledOutBy, ValueFilters
 from icectl.files.parquet.write import ParquetOptions, ParquetWriter
 from icectl.files.row_hash import Hashes
 from icectl.format.schema import Schema
@@ -182,7 +182,26 @@ def run_find(task: RewriteTask, job: FindJob, outputs: FileOutputs) -> list[Foun
 
     Raises: as stored_rows, matches.
     """
-    task = _may_have_keys(task, job, outputs)
+    return _found(task, job, outputs, {})
+
+
+def find_or_rule_out(
+    task: RewriteTask, job: FindJob, outputs: FileOutputs
+) -> list[FoundRows] | RuledOutBy:
+    """Find rows in the one file of a task, or return by what they are ruled out without a look.
+
+    Raises: as run_find.
+    """
+    ruled_out: dict[str, RuledOutBy] = {}
+    found = _found(task, job, outputs, ruled_out)
+    return ruled_out.get(task.inputs[0].location, found)
+
+
+def _found(
+    task: RewriteTask, job: FindJob, outputs: FileOutputs, ruled_out: dict[str, RuledOutBy]
+) -> list[FoundRows]:
+    """Find rows as run_find, and note which files are not read, and why."""
+    task = _may_have_keys(task, job, outputs, ruled_out)
     if not task.inputs:
         return []
     group = file_group(task, job.reading)
@@ -190,7 +209,7 @@ def run_find(task: RewriteTask, job: FindJob, outputs: FileOutputs) -> list[Foun
     counts = {file.location: file.record_count for file in task.inputs}
     deleted: dict[str, Mask] = {}
     is_hit: dict[str, Mask] = {}
-    may_have = _may_have(job)
+    may_have = _may_have(job, ruled_out)
     for hits, more in _searches(job):
         for rows in stored_rows(group, outputs, more, may_have):
             location = rows.source.file.location
@@ -210,7 +229,9 @@ def run_find(task: RewriteTask, job: FindJob, outputs: FileOutputs) -> list[Foun
     return found_rows
 
 
-def _may_have_keys(task: RewriteTask, job: FindJob, outputs: FileOutputs) -> RewriteTask:
+def _may_have_keys(
+    task: RewriteTask, job: FindJob, outputs: FileOutputs, ruled_out: dict[str, RuledOutBy]
+) -> RewriteTask:
     """Return a task with those of its files that a glance can't rule out; all if it has deletes."""
     if not isinstance(job.rows, Keys) or task.delete_files:
         return task
@@ -221,20 +242,23 @@ def _may_have_keys(task: RewriteTask, job: FindJob, outputs: FileOutputs) -> Rew
         if not is_bare or not glances.pay:
             return True
         with outputs.reading(file.location) as opened:
-            return not glances.rule_out(opened, file.size_bytes, file.record_count)
+            is_absent = glances.rule_out(opened, file.size_bytes, file.record_count)
+        if is_absent:
+            ruled_out[file.location] = "bloom"
+        return not is_absent
 
     inputs = tuple(filter(may_have, task.inputs))
     return task if len(inputs) == len(task.inputs) else replace(task, inputs=inputs)
 
 
-Tried = list[FoundRows] | CorruptTable | StorageError | Unsupported
-"""What a search has found in a file, or why it can't be read."""
+Tried = list[FoundRows] | RuledOutBy | CorruptTable | StorageError | Unsupported
+"""What a search has found in a file, by what it is ruled out, or why it can't be read."""
 
 
 def try_find(task: RewriteTask, job: FindJob, outputs: FileOutputs) -> Tried:
-    """Find rows in the file of a task, or return what is wrong with it."""
+    """Find rows in the one file of a task, rule them out, or return what is wrong with it."""
     try:
-        return run_find(task, job, outputs)
+        return find_or_rule_out(task, job, outputs)
     except FileNotFoundError:
         return MissingFile(task.inputs[0].location)
     except (CorruptTable, StorageError, Unsupported) as error:
@@ -347,11 +371,11 @@ def _hashed(keys: Keys, schema: Schema) -> Iterator[tuple[Hashes, pa.Array]]:
     return ((hashes, encoded) for hashes, encoded, _ in read)
 
 
-def _may_have(job: FindJob) -> Callable[[RowSource], bool]:
-    """Return the test whether a file may have any of the rows."""
+def _may_have(job: FindJob, ruled_out: dict[str, RuledOutBy]) -> Callable[[RowSource], bool]:
+    """Return the test whether a file may have any of the rows; it notes by what it has none."""
     target, ever = job.rows, job.reading.columns.ever
     if isinstance(target, Keys):
-        return partial(_may_have_key, *_key_tests(target, _columns(job)))
+        return partial(_may_have_key, *_key_tests(target, _columns(job)), ruled_out)
     if not any(_is_equality(leaf) for leaf in leaves(target)):
         return lambda _: True
 
@@ -361,17 +385,24 @@ def _may_have(job: FindJob) -> Callable[[RowSource], bool]:
             return True
         filters = ValueFilters(opened)
         groups = range(int(opened.file.metadata.num_row_groups))
-        return any(_may_be_true(target, partial(filters.may_have, at), ever) for at in groups)
+        if any(_may_be_true(target, partial(filters.may_have, at), ever) for at in groups):
+            return True
+        ruled_out[source.file.location] = filters.ruled_out_by
+        return False
 
     return may_have
 
 
-def _may_have_key(ranges: KeyRanges, glances: KeyGlances, source: RowSource) -> bool:
+def _may_have_key(
+    ranges: KeyRanges, glances: KeyGlances, ruled_out: dict[str, RuledOutBy], source: RowSource
+) -> bool:
     opened = source.opened
     if not isinstance(opened, ParquetDataFile):
         return True
-    if len(groups_without(opened, [ranges])) < opened.file.metadata.num_row_groups:
+    filters = ValueFilters(opened)
+    if len(groups_without(opened, [ranges], filters)) < opened.file.metadata.num_row_groups:
         return True
+    ruled_out[source.file.location] = filters.ruled_out_by
     glances.learn(opened)
     return False
 

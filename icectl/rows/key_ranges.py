@@ -200,17 +200,19 @@ class KeyRanges:
         return bool(may.any())
 
 
-def groups_without(opened: ParquetDataFile, keys: Sequence[KeyRanges]) -> frozenset[int]:
+def groups_without(
+    opened: ParquetDataFile, keys: Sequence[KeyRanges], filters: ValueFilters | None = None
+) -> frozenset[int]:
     """Return the row groups of an open file that can't have any of some keys.
 
-    Bounds of the footer tell, then dictionaries and Bloom filters. Groups without rows are not
-    among them. Raises: CorruptTable R-099; Unsupported.
+    Bounds of the footer tell, then dictionaries and Bloom filters: the file's `filters`. Groups
+    without rows are not among them. Raises: CorruptTable R-099; Unsupported.
     """
     metadata = opened.file.metadata
     compared = {known.column.id: known.column for ranges in keys for known in ranges.columns}
     groups = [at for at in range(metadata.num_row_groups) if metadata.row_group(at).num_rows]
     stated = opened.parts(Schema(0, tuple(compared.values()))) if groups else ()
-    filters = ValueFilters(opened)
+    filters = filters or ValueFilters(opened)
     return frozenset(
         at
         for at, metrics in zip(groups, stated, strict=True)

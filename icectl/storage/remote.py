@@ -281,7 +281,8 @@ class RemoteStore:
 
 
 def _status(location: str, info: Mapping[str, Any]) -> FileStatus:
-    return FileStatus(location, int(info["size"] or 0), _modified_ms(info))
+    version = info.get("ETag"), info.get("VersionId")  # of S3
+    return FileStatus(location, int(info["size"] or 0), _modified_ms(info), *version)
 
 
 def _modified_ms(info: Mapping[str, Any]) -> int | None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO, Protocol
 
 import pyarrow as pa
@@ -19,11 +19,16 @@ CREATABLE = {"", "file", "memory", "s3", "s3a", "s3n", "gs", "gcs", "hdfs"} | _A
 
 @dataclass(frozen=True, slots=True)
 class FileStatus:
-    """The facts that a store tells of one file; `modified_ms` is None where it does not tell."""
+    """The facts that a store tells of one file; None where it does not tell.
+
+    Listings have neither `etag` nor `version_id`.
+    """
 
     location: str
     size_bytes: int
     modified_ms: int | None
+    etag: str | None = field(default=None, compare=False)
+    version_id: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

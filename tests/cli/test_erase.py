@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 
 from icectl.cli import engines
 from icectl.cli.session import Session
@@ -522,7 +524,7 @@ def test_files_that_no_snapshot_names_are_read_too(erase, tmp_path):
     assert list(left) == [loose["location"], str(directory / "metadata" / "lost-m0.avro")]
     assert left[loose["location"]].startswith("1 row match")
     orphans = [one for one in ended.document["result"]["objects"] if one["kind"] == "orphan"]
-    assert [one["known_by"] for one in orphans] == ["rows"]
+    assert [one["known_by"] for one in orphans] == ["dictionary"]
     assert result_of(erase(directory, *ALL), 3)["is_proved"] is False
     assert Path(loose["location"]).exists()  # it may be of a commit that is under way
     for path in (*directory.rglob("*.parquet"), directory / "metadata" / "lost-m0.avro"):
@@ -963,6 +965,67 @@ def test_a_table_that_may_share_its_files_is_refused(erase, tmp_path):
     table = built(directory, 2)
     table.set_properties({"gc.enabled": "false"})
     assert erase(directory, *ALL).document["error"]["id"] == "gc-disabled"
+
+
+def test_the_proof_says_how_it_is_known_of_each_file(erase, tmp_path):
+    directory = tmp_path / "t"
+    table = TableBuilder(directory)
+    table.append([1, 3])
+    table.append([4, 6])
+    table.loose_data_files([1, 3])
+
+    def known(where: str) -> list[tuple[str, str]]:
+        looked = result(erase(directory, "--where", where, "--verify", "--json"))
+        assert looked["is_proved"] is True
+        return sorted(
+            (one["kind"], one["known_by"])
+            for one in looked["objects"]
+            if one["kind"] in ("data", "orphan")
+        )
+
+    assert known("id = 2") == [("data", "bounds"), ("data", "dictionary"), ("orphan", "dictionary")]
+    assert known("id > 1 and id < 3") == [("data", "bounds"), ("data", "rows"), ("orphan", "rows")]
+
+
+def test_new_files_outside_of_the_location_are_in_the_proof(erase, tmp_path):
+    directory, outside = tmp_path / "t", tmp_path / "outside"
+    table = TableBuilder(directory, properties={"write.data.path": str(outside)})
+    table.append([*range(5), MARKED])
+    done = result_of(erase(directory, *ALL), 3)
+    (written,) = outside.rglob("*.parquet")
+    known = {one["path"]: one["known_by"] for one in done["objects"]}
+    assert known.keys() == {str(path) for path in tmp_path.rglob("*") if path.is_file()}
+    assert str(written) in known
+    assert ([one["subject"] for one in done["left"]], done["is_proved"]) == ([str(outside)], False)
+    assert (ids(directory), hits_below(tmp_path, [MARK])) == ([*range(5)], [])
+    ended = erase(directory, "--where", "id = 3", *ALL[2:])
+    assert ended.document["error"]["id"] == "foreign-file"  # other tables may have files there
+    assert ids(directory) == [*range(5)]
+
+
+def test_metadata_outside_of_the_location_is_in_the_proof(erase, tmp_path):
+    """The table owns only the folder of its metadata then."""
+    uri, elsewhere = f"sqlite:///{tmp_path}/catalog.db", tmp_path / "elsewhere"
+    catalog = SqlCatalog("c", uri=uri, warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("db")
+    columns = pa.schema([("id", pa.int64())])
+    properties = {"write.metadata.path": f"file://{elsewhere}"}
+    table = catalog.create_table(
+        ("db", "t"), columns, f"file://{tmp_path}/t", properties=properties
+    )
+    table.append(pa.table({"id": [1, 3]}, columns))
+    words = ("db.t", "--catalog", "c", "--catalog-option", "type=sql", "--catalog-option",
+             f"uri={uri}")  # fmt: skip
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    env = FixedEnv(time.time_ns() // 10**6)  # PyIceberg has written it just now
+    ended = erase(*words, "--where", "id = 3", *ALL[2:], env=env)
+    assert (ended.code, ended.document["error"]["id"]) == (5, "foreign-file")
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == before
+    looked = result_of(erase(*words, "--where", "id = 2", "--verify", "--json", env=env), 4)
+    known = {one["path"].removeprefix("file://"): one["known_by"] for one in looked["objects"]}
+    assert known.keys() == {str(path) for path in before if path.suffix != ".db"}
+    assert {known[str(path)] for path in elsewhere.glob("*.avro")} == {"entries"}
+    assert [one["subject"] for one in looked["left"]] == [f"file://{elsewhere}"]
 
 
 class Spread(TableBuilder):

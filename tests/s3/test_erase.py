@@ -1,8 +1,10 @@
 """Rows in a bucket are erased; what nobody can look at there is said, and nothing is proved."""
 
 import json
+import time
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -13,6 +15,7 @@ from icectl.cli import app, engines
 from icectl.commands.erase import versions
 from icectl.commands.erase.plan import Left
 from icectl.commands.erase.run import _Erasing as Erasing
+from icectl.commit.journals import uuid_of
 from icectl.entries.files import FileKind, files
 from icectl.format.partition import PartitionField
 from icectl.format.transforms import parse_transform
@@ -26,6 +29,7 @@ from tests.builders.table_builder import PARTITIONINGS, TableBuilder
 from tests.property.test_erased_rows import MARKS, live_through
 from tests.property.test_erased_rows import WHERE as MARKED_ROWS
 from tests.s3.conftest import Bucket
+from tests.s3.test_remove_orphans import AT_ONCE, wait_until_old
 from tests.stores.fixed_env import FixedEnv
 
 pytestmark = pytest.mark.s3
@@ -77,10 +81,11 @@ def keep_versions(bucket: Bucket) -> None:
     )
 
 
-def versions_of(bucket: Bucket) -> dict[str, list[str]]:
+def versions_of(bucket: Bucket, prefix: str = "") -> dict[str, list[str]]:
     """The ids of versions and of marks of deletion, by key, but for those of metadata files."""
     found: dict[str, list[str]] = {}
-    for page in bucket.client.get_paginator("list_object_versions").paginate(Bucket=bucket.name):
+    pages = bucket.client.get_paginator("list_object_versions")
+    for page in pages.paginate(Bucket=bucket.name, Prefix=prefix):
         for entry in (*page.get("Versions", ()), *page.get("DeleteMarkers", ())):
             if not entry["Key"].endswith(_SMALL):
                 found.setdefault(entry["Key"], []).append(entry["VersionId"])
@@ -134,6 +139,85 @@ def test_previous_versions_of_what_is_deleted_go_too(bucket, erase, monkeypatch)
     }
     assert not any("icectl-" in key for key in bucket.keys("t"))  # no journal is left
     assert hits_below(bucket.download("t"), [MARK]) == []
+
+
+def test_no_version_of_a_journal_is_left(bucket, erase):
+    """Journals name files by their paths."""
+    keep_versions(bucket)
+    assert erase("--expire-history", "--delete-versions", "--yes")[1]["is_proved"] is True
+    listed = bucket.client.list_object_versions(Bucket=bucket.name)
+    stored = (*listed["Versions"], *listed.get("DeleteMarkers", ()))
+    assert [one["Key"] for one in stored if uuid_of(one["Key"])] == []
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+def test_versions_in_the_quarantine_go_too(bucket, capsys, monkeypatch, deletes):
+    monkeypatch.setattr(engines, "LocalEngine", InlineEngine)
+    location, away = bucket.location("t"), f"s3://{bucket.name}/away"
+    table = TableBuilder(bucket.directory / "t", location=location)
+    table.append(range(10))
+    for id_ in (4712, 100):
+        table.loose_data_files([id_])
+    bucket.upload("t")
+    wait_until_old(bucket)
+    now_ms, runs = time.time_ns() // 10**6, count(1)
+
+    def run(command: str, *words: str) -> tuple[int, dict[str, Any]]:
+        at = next(runs)
+        env = FixedEnv(now_ms + 60_000 * (at - 1), uuids=5_000 * at, snapshot_ids=5_000 * at)
+        code = app.main([command, location, *words, "--json", *bucket.arguments], env=env)
+        return code, json.loads(capsys.readouterr().out)["result"]
+
+    assert run("remove-orphans", "--quarantine", away, *AT_ONCE)[1]["quarantined"] == 2
+    wait_until_old(bucket)
+    keep_versions(bucket)
+    monkeypatch.setenv("ICECTL_REMOVE_ORPHANS_QUARANTINE", away)
+    where = ("--where", "id = 4712")
+    more = ("--delete-versions",) if deletes else ()
+    code, done = run("erase", *where, "--expire-history", "--yes", *more)
+    (gone,) = done["deleted_files"]
+    kept = {key: len(ids) for key, ids in versions_of(bucket, "away/").items()}
+    if deletes:
+        assert (code, done["left"], done["is_proved"]) == (0, [], True)
+        assert set(kept.values()) == {1}
+        names = [key.rpartition("/")[2] for key in kept]
+        assert sorted(names)[1:] == ["copied-00001.jsonl", "moved-00001.jsonl"]
+        return
+    told = {one["subject"]: one["reason"] for one in done["left"]}
+    assert (code, done["is_proved"]) == (3, False)
+    assert told == {
+        f"s3://{bucket.name}/{key}": "the bucket keeps 1 previous version of it"
+        for key, number in kept.items()
+        if number > 1
+    }
+    assert gone in told
+    assert run("erase", *where, "--verify")[0] == 4
+
+
+class Spread(TableBuilder):
+    """A table whose data files are beside its location."""
+
+    def _new_path(self, folder: str, suffix: str) -> tuple[str, Path]:
+        location, path = super()._new_path(folder, suffix)
+        if folder != "data":
+            return location, path
+        outside = self.directory.parent / "outside" / path.name
+        outside.parent.mkdir(exist_ok=True)
+        return f"{self.location.rpartition('/')[0]}/outside/{path.name}", outside
+
+
+def test_the_proof_names_the_version_of_each_object_outside_of_the_location(bucket, capsys):
+    keep_versions(bucket)
+    Spread(bucket.directory / "u", location=bucket.location("u")).append(range(5))
+    bucket.upload("u")
+    bucket.upload("outside")
+    (key,) = bucket.keys("outside")
+    line = ("erase", bucket.location("u"), "--where", "id = 4712", "--verify", "--json")
+    assert app.main([*line, *bucket.arguments], env=FixedEnv(NOW_MS)) == 0
+    objects = json.loads(capsys.readouterr().out)["result"]["objects"]
+    (one,) = (it for it in objects if it["kind"] == "data")
+    stored = bucket.client.head_object(Bucket=bucket.name, Key=f"wh/outside/{key}")
+    assert (one["etag"], one["version_id"]) == (stored["ETag"], stored["VersionId"])
 
 
 @pytest.mark.parametrize("point", ["clean_branches", "expire_history", "remove_more"])

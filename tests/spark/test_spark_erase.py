@@ -61,6 +61,8 @@ def test_spark_erases_the_same_rows(tmp_path, damaged):
         told[name] = [result[it] for it in ("erased_row_count", "branches", "is_proved")]
         told[name].append([[it["path"], it["matching_row_count"]] for it in result["files"]])
         told[name].append([[it["subject"], it["reason"]] for it in result["left"]])
+        told[name].append(sorted(it["known_by"] for it in result["objects"]))
+        assert "dictionary" in told[name][-1]
         if not damaged:
             assert hits_below(tmp_path / name, [f"note {id_}".encode() for id_ in GONE]) == []
             found = rows_without_lineage(tmp_path / name / "t")

@@ -1,8 +1,9 @@
 """The proof of an erasure: every file of a table, and why it holds no match."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import attrgetter
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from icectl.commands.matching import (
     of_wanted_partitions,
     partition_sources,
 )
-from icectl.commands.remove_orphans.purge import quarantined_runs
+from icectl.commands.remove_orphans.purge import may_be_of_run, quarantined_runs
 from icectl.commit.journals import uuid_of
 from icectl.entries.files import FileKind, rows, together
 from icectl.errors import CorruptTable, IcectlError, StorageError, Unsupported
@@ -28,7 +29,7 @@ from icectl.format.manifest import FileFormat
 from icectl.storage.identity import unlisted
 from icectl.storage.location import comparison_key, is_within, loosest_key, name, redacted
 from icectl.storage.new_files import PROBE
-from icectl.storage.store import ObjectVersion
+from icectl.storage.store import FileStatus
 from icectl.storage.versions import versions_below
 from icectl.table.manifest_lists import distinct_manifests
 from icectl.table.partition_statistics import named_partitions
@@ -98,9 +99,12 @@ def prove(
     """
     judging, away = _judged(reader, search, found, quarantine)
     judging.elsewhere()
-    newest = judging.previous(reader.metadata.location)
-    found_objects = (*judging.objects, *away.objects)
-    objects = sorted((_versioned(it, newest) for it in found_objects), key=attrgetter("location"))
+    location = reader.metadata.location
+    judging.previous(location)
+    if quarantine is not None and not is_within(quarantine, location):
+        is_own = partial(may_be_of_run, quarantine=quarantine, loaded=reader.loaded)
+        away.previous(quarantine, is_own)
+    objects = sorted((*judging.tagged(), *away.tagged()), key=attrgetter("location"))
     left = sorted((*judging.left, *away.left), key=attrgetter("subject"))
     return Proof(
         tuple(objects),
@@ -109,13 +113,6 @@ def prove(
         tuple(sorted(away.orphans)),
         has_unreadable=judging.has_unreadable or away.has_unreadable,
     )
-
-
-def _versioned(one: ProvedObject, newest: Mapping[str, ObjectVersion]) -> ProvedObject:
-    version = newest.get(one.location)
-    if version is None:
-        return one
-    return replace(one, etag=version.etag, version_id=version.id)
 
 
 def unnamed_matches(
@@ -174,6 +171,7 @@ class _Judging:
     """Files as they are judged: those that entries list, others that are `described`, and the rest.
 
     What snapshots hold (`held`) is listed with these; `outside` are names that no listing shows.
+    `tags` are the ETags and versions of some, by location.
     """
 
     reader: Reader
@@ -186,6 +184,7 @@ class _Judging:
     left: list[Left] = field(default_factory=list)
     orphans: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
+    tags: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
     has_unreadable: bool = False
 
     def everything(self, folder: str) -> None:
@@ -237,21 +236,21 @@ class _Judging:
         """Judge files that snapshots reach outside of the table's location, and tell of folders."""
         context = self.reader.context
 
-        def size_of(location: str) -> int | IcectlError | None:
+        def status_of(location: str) -> FileStatus | IcectlError | None:
             context.deadline.check()
             try:
-                status = context.store.stat(location)
+                return context.store.stat(location)
             except (StorageError, Unsupported) as error:
                 return error
-            return None if status is None else status.size_bytes
 
         no_bytes = [0] * len(self.outside)
-        sizes = in_threads(size_of, self.outside, no_bytes, threads=context.concurrency)
-        for location, size in zip(self.outside, sizes, strict=True):
-            if isinstance(size, IcectlError):
-                self._unreadable(location, size)
-            elif size is not None:
-                self.judge(location, size, location)
+        statuses = in_threads(status_of, self.outside, no_bytes, threads=context.concurrency)
+        for location, status in zip(self.outside, statuses, strict=True):
+            if isinstance(status, IcectlError):
+                self._unreadable(location, status)
+            elif status is not None:
+                self.tags[location] = status.etag, status.version_id
+                self.judge(location, status.size_bytes, location)
         metadata = self.reader.metadata
         for name_of, folder in named_folders(metadata.location, metadata.properties).items():
             if not is_within(folder, metadata.location):
@@ -264,8 +263,9 @@ class _Judging:
             return
         kind = self.found.listed.get(name_of)
         if kind is not None:
-            is_read = name_of in self.found.read
-            how = "rows" if is_read else "bounds" if kind in WITH_ROWS else "no rows"
+            how = "bounds" if kind in WITH_ROWS else "no rows"
+            if name_of in self.found.read:
+                how = self.search.ruled_out.get(name_of, "rows")
             self.objects.append(ProvedObject(location, size, kind, how))
         elif (described := self.known[name_of]) == "metadata":
             self._metadata(location, size)
@@ -285,23 +285,27 @@ class _Judging:
         rows = self.search.wanted.rows
         return any(of_wanted_partitions(part, rows, metadata).any() for part in parts)
 
-    def previous(self, folder: str) -> Mapping[str, ObjectVersion]:
-        """Judge previous versions of objects: what was deleted may be among them.
+    def tagged(self) -> Iterator[ProvedObject]:
+        """Yield the objects that hold no match, with their ETags and versions if these are told."""
+        for one in self.objects:
+            etag, version_id = self.tags.get(one.location, (None, None))
+            yield replace(one, etag=etag, version_id=version_id)
 
-        Returns the newest versions, by location.
-        """
-        newest: dict[str, ObjectVersion] = {}
+    def previous(self, folder: str, is_own: Callable[[str], bool] = lambda _: True) -> None:
+        """Judge previous versions of the own objects: what was deleted may be among them."""
         counts: Counter[str] = Counter()
         try:
             versions = versions_below(self.reader.context.store, folder)
             for one in versions or ():
+                if not is_own(one.location):
+                    continue
                 if one.is_newest:
-                    newest[one.location] = one
+                    self.tags[one.location] = one.etag, one.id
                 elif one.size_bytes:
                     counts[one.location] += 1
         except StorageError as error:
             self._unreadable(f"previous versions below {redacted(folder)}", error)
-            return {}
+            return
         if versions is None:
             reason = "previous versions of its objects were not looked at"
             self.left.append(Left(folder, reason))
@@ -309,7 +313,6 @@ class _Judging:
             if not _is_named_as_metadata(name(location)) and name(location) != PROBE:
                 versions_kept = print_count(count, "previous version")
                 self.left.append(Left(location, f"the bucket keeps {versions_kept} of it"))
-        return newest
 
     def _loose(self, location: str, size: int) -> None:
         """Judge a file that nothing names: what it holds decides, not what it is called."""
@@ -361,7 +364,8 @@ class _Judging:
             if self._has_columns(opened.schema):
                 count = search.look_into(self.reader, location, form, count, size)
                 if not count:
-                    self.objects.append(ProvedObject(location, size, "orphan", "rows"))
+                    how = self.search.ruled_out.get(location, "rows")
+                    self.objects.append(ProvedObject(location, size, "orphan", how))
                     return
                 reason = f"{print_count(count, 'row')} match"
         self.orphans.append(location)

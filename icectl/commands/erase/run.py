@@ -493,6 +493,7 @@ class _Erasing:
     expired_ids: list[int] = field(default_factory=list)
     dropped_tags: list[str] = field(default_factory=list)
     deleted_files: list[str] = field(default_factory=list)
+    quarantined: list[str] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
     notes: Mapping[str, str] = field(default_factory=dict)
 
@@ -650,6 +651,11 @@ class _Erasing:
         if isinstance(self.context.store, NotingStore):
             versions.record_locations(self.context, loaded, self.context.store.removed)
         count, staying = versions.remove(self.context, loaded)
+        if self.options.quarantine is not None:
+            more, more_staying = versions.remove_quarantined(
+                self.context, self.options.quarantine, self.quarantined
+            )
+            count, staying = count + more, [*staying, *more_staying]
         self.left += staying
         return has_orphans or count > 0
 
@@ -690,6 +696,7 @@ class _Erasing:
             return False
         for removed in (gone.removed, gone.purged):
             self.deleted_files += [file.location for file in each_file(removed)]
+        self.quarantined += [*(file.location for file in each_file(gone.purged)), *gone.tidied]
         return bool(len(gone.removed) or len(gone.purged) or gone.tidied)
 
     @contextmanager

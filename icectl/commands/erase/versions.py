@@ -95,11 +95,32 @@ def remove(context: TableContext, loaded: LoadedTable) -> tuple[int, list[Left]]
         again = versions_below(context.store, folder) if ours else None
         of_ours = [it for it in again or () if _plain(it.location) in ours]
         failed = remove_versions(context.store, folder, of_ours)
-    kept = [
+    return len(doomed) - len(failed), _left(failed)
+
+
+def remove_quarantined(
+    context: TableContext, quarantine: str, changed: Collection[str]
+) -> tuple[int, list[Left]]:
+    """Delete versions of what this run has deleted or replaced in a quarantine, as `remove` does.
+
+    Those that an earlier run left stay: without its lists nothing proves whose they are.
+    """
+    ours = set(map(_plain, changed))
+    doomed = [
+        version
+        for version in (versions_below(context.store, quarantine) if ours else None) or ()
+        if _plain(version.location) in ours and (version.is_marker or not version.is_newest)
+    ]
+    with context.shield():
+        failed = remove_versions(context.store, quarantine, doomed)
+    return len(doomed) - len(failed), _left(failed)
+
+
+def _left(failed: Sequence[FailedRemoval]) -> list[Left]:
+    return [
         Left(redacted(it.location), f"a previous version was not deleted: {it.error}")
         for it in failed
     ]
-    return len(doomed) - len(failed), kept
 
 
 def _plain(location: str) -> str:

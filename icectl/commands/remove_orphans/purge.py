@@ -102,8 +102,7 @@ def plan_purge(
     files: list[ListedFile] = []
     runs: list[RunFolder] = []
     left_alone: Counter[Unpurged] = Counter()
-    table = locations.name(loaded.metadata.location.rstrip("/"))
-    for run in _runs_of(context.store, quarantine.rstrip("/"), table):
+    for run in _runs_of(context.store, quarantine.rstrip("/"), loaded):
         listed = _listed_copies(context.store, run, loaded.metadata.table_uuid)
         if listed is None:  # of another table, or of an icectl that kept no such list
             left_alone["unlisted"] += len(run.files)
@@ -136,8 +135,7 @@ def quarantined_runs(store: Store, quarantine: str, loaded: LoadedTable) -> Iter
     Raises: StorageError. Cost: a listing of the quarantine, and the lists.
     """
     add_root(store, quarantine)
-    table = locations.name(loaded.metadata.location.rstrip("/"))
-    for run in _runs_of(store, quarantine.rstrip("/"), table):
+    for run in _runs_of(store, quarantine.rstrip("/"), loaded):
         if _listed_copies(store, run, loaded.metadata.table_uuid) is not None:
             yield run
 
@@ -198,9 +196,20 @@ def _is_of_copies(one: ListedFile) -> bool:
     return locations.name(one.location).startswith(COPIED)
 
 
-def _runs_of(store: Store, quarantine: str, table: str) -> Iterator[RunFolder]:
+def may_be_of_run(location: str, quarantine: str, loaded: LoadedTable) -> bool:
+    """Return whether a location is in the folder of a run that may be a table's, by its name."""
+    folder = location.removeprefix(f"{quarantine.rstrip('/')}/").partition("/")[0]
+    return _run_names(loaded).fullmatch(folder) is not None
+
+
+def _run_names(loaded: LoadedTable) -> re.Pattern[str]:
+    table = locations.name(loaded.metadata.location.rstrip("/"))
+    return re.compile(rf"{re.escape(table)}-{_INSTANT}-[0-9a-f]{{8}}")
+
+
+def _runs_of(store: Store, quarantine: str, loaded: LoadedTable) -> Iterator[RunFolder]:
     """Yield the folders of runs that may be a table's, by its name. Order: by name."""
-    names = re.compile(rf"{re.escape(table)}-{_INSTANT}-[0-9a-f]{{8}}")
+    names = _run_names(loaded)
     runs: dict[str, RunFolder] = {}
     for batch in store.list(quarantine):
         for file in listed_files(ListedFiles(pa.Table.from_batches([batch]))):

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -92,6 +92,9 @@ class _Plain:
 _Has = Callable[[_Plain], Mask]
 """Returns which values there may be."""
 
+RuledOutBy = Literal["bounds", "dictionary", "bloom"]
+"""By what a file surely lacks values, as far as its rows were not read."""
+
 Read = Callable[[int, int], bytes]
 """Reads bytes from an offset, fewer where a file ends."""
 
@@ -148,6 +151,14 @@ class ValueFilters:
             if leaf.part is None and not leaf.is_repeated
         }
         self._known: dict[tuple[int, int], _Has | None] = {}
+        self._used: set[RuledOutBy] = set()
+
+    @property
+    def ruled_out_by(self) -> RuledOutBy:
+        """What has ruled out a value that was asked for; bounds alone if nothing here has."""
+        if "bloom" in self._used:
+            return "bloom"
+        return "dictionary" if self._used else "bounds"
 
     def may_have(self, group: int, field_id: int, values: pa.Array) -> Mask:
         """Return which values a row group may have in a column. Order: kept. Cost: as those_of."""
@@ -186,6 +197,8 @@ class ValueFilters:
         may = asked.copy()
         if has is not None:
             may[plain.places] = has(plain)
+            if not may[plain.places].all():
+                self._used.add("dictionary" if is_coded else "bloom")
         return may
 
     @cached_property

@@ -173,7 +173,8 @@ class NativeStore:
         except FileNotFoundError:
             return None
         modified_ms = round(metadata["last_modified"].timestamp() * 1000)
-        return FileStatus(location, int(metadata["size"]), modified_ms)
+        size_bytes, version = int(metadata["size"]), metadata["version"]
+        return FileStatus(location, size_bytes, modified_ms, metadata["e_tag"], version)
 
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
         return self.list_parts([ListingPart(location)])

@@ -22,7 +22,7 @@ from icectl.format.schema import Schema
 from icectl.format.types import DecimalType, NestedField, PrimitiveType
 from icectl.rows import equality_deletes, find_job
 from icectl.rows import sorted_keys as sorted_keys_of
-from icectl.rows.find_job import FindJob, Keys, keys_of, run_find
+from icectl.rows.find_job import FindJob, Keys, find_or_rule_out, keys_of, run_find
 from icectl.rows.key_ranges import KeyRanges
 from icectl.table.rewrite_tasks import InputFile
 from tests.builders.data_files import MemoryFiles, identified, table
@@ -40,15 +40,31 @@ def found(
     files: MemoryFiles, rows: Predicate | Keys, metadata: TableMetadata = METADATA
 ) -> dict[str, list[int]]:
     """The positions of rows by file."""
-    inputs = tuple(
+    task = replace(blank_task(METADATA), inputs=inputs_of(files))
+    looked = run_find(task, job_of(rows, metadata), files.outputs())
+    return {one.location: one.positions.tolist() for one in looked}
+
+
+def inputs_of(files: MemoryFiles) -> tuple[InputFile, ...]:
+    return tuple(
         InputFile(location, FileFormat.PARQUET, len(content),
                   pq.read_metadata(BytesIO(content)).num_rows, 0, encode_key((), ()), 0)
         for location, content in files.content.items()
     )  # fmt: skip
+
+
+def job_of(rows: Predicate | Keys, metadata: TableMetadata = METADATA) -> FindJob:
     within = Constant(value=True) if isinstance(rows, Keys) else rows
-    job = FindJob(condition_job(metadata, within), rows)
-    task = replace(blank_task(METADATA), inputs=inputs)
-    return {one.location: one.positions.tolist() for one in run_find(task, job, files.outputs())}
+    return FindJob(condition_job(metadata, within), rows)
+
+
+def ruled_out(files: MemoryFiles, rows: Predicate | Keys) -> dict[str, str]:
+    """By what files are ruled out, each of which is a task."""
+    tasks = [replace(blank_task(METADATA), inputs=(file,)) for file in inputs_of(files)]
+    job = job_of(rows)
+    looked = {task.inputs[0].location: find_or_rule_out(task, job, files.outputs())
+              for task in tasks}  # fmt: skip
+    return {location: by for location, by in looked.items() if isinstance(by, str)}
 
 
 def keys(*ids: int) -> Keys:
@@ -81,6 +97,7 @@ def test_a_file_that_cannot_have_a_value_is_not_read(by, rows):
             content[chunk.data_page_offset : chunk.data_page_offset + size] = bytes(size)
         files.content[f"f{at}"] = bytes(content)
     assert found(files, rows(8, 40)) == {"f0": [8 // spread, 40 // spread]}
+    assert ruled_out(files, rows(8, 40)) == {"f1": "bloom" if by == "filter" else by}
     with pytest.raises(Exception, match="damaged"):
         found(files, rows(8, 299 if by == "bounds" else 9))
 
@@ -184,6 +201,8 @@ def test_of_files_that_filters_rule_out_only_the_first_is_opened(parquet_files):
     del parquet_files[:]
     assert found_in_each(filtered_files(0, *[1] * 9, 0), wanted) == {"f0": [20], "f10": [20]}
     assert len(parquet_files) == 2
+    glanced_at = ruled_out(filtered_files(0, 1, 1), wanted)
+    assert (glanced_at, len(parquet_files)) == ({"f1": "bloom", "f2": "bloom"}, 3)
 
 
 def test_a_file_that_says_something_else_of_its_columns_is_opened(parquet_files):
