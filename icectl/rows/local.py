@@ -43,8 +43,8 @@ from icectl.table.rewrite_tasks import ConvertTask, MergeDeletesTask, ReadTask, 
 
 J = TypeVar("J", CompactJob, ConvertJob, SketchJob, FindJob)
 R = TypeVar("R", TaskResult, FoundDeletes, FoundSketches, FoundRows)
-_WORTH_A_WORKER_BYTES = 16 << 20
-"""Bytes that are rewritten in the time that a worker takes to start."""
+_WORTH_A_WORKER_BYTES = 48 << 20
+"""Bytes that a thread more of a worker rewrites in the time that another worker takes to start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,8 @@ class LocalEngine:
     ) -> Generator[R, None, None]:
         """Run tasks in workers, and yield their results in order; close it to stop early."""
         total = sum(map(read_bytes, tasks))
-        count = min(self.concurrency, os.cpu_count() or 1, 1 + total // _WORTH_A_WORKER_BYTES)
+        cores = min(self.concurrency, os.cpu_count() or 1)
+        count = min(cores, 1 + total // _WORTH_A_WORKER_BYTES)
         share = replace(self.storage, concurrency=max(self.concurrency // count, 1))
         at = WorkerContext.of(share, places.names)
         stopped = Event()
@@ -128,7 +129,7 @@ class LocalEngine:
                 raise Incomplete("stopped")
 
         bundles = bundle_small_tasks(tasks, count)
-        threads = threads_of(len(bundles), count)
+        threads = [cores // count * number for number in threads_of(len(bundles), count)]
         with WorkerPool((kind,), check) as workers, ThreadPoolExecutor(count) as pool:
             running = [
                 pool.submit(

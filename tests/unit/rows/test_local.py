@@ -80,8 +80,9 @@ def test_cores_that_have_no_task_of_their_own_are_threads_of_others(bundles, cor
     assert threads_of(bundles, cores) == threads
 
 
-def test_one_task_has_the_threads_of_all_cores(tmp_path, monkeypatch):
-    monkeypatch.setattr(local, "_WORTH_A_WORKER_BYTES", 1)
+@pytest.mark.parametrize("worth_a_worker", [1, 1 << 40])
+def test_one_task_has_the_threads_of_all_cores(tmp_path, monkeypatch, worth_a_worker):
+    monkeypatch.setattr(local, "_WORTH_A_WORKER_BYTES", worth_a_worker)
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
     threads = []
     kernel = local._rewrite
