@@ -610,7 +610,7 @@ def test_a_list_with_wrong_counts_or_ranges_is_repaired_before(
     def miscounted(manifests: list[ManifestFile], **members: Any) -> bytes:
         return write_manifest_list([replace(one, **{name: wrong}) for one in manifests], **members)
 
-    monkeypatch.setattr(table_builder, "write_manifest_list", miscounted)
+    monkeypatch.setattr(plain_manifests, "write_manifest_list", miscounted)
     TableBuilder(tmp_path / "t", version, "identity").append(range(6), files=2)
     directory = tmp_path / "t"
     refused = upgrade(directory, mode, "--yes")

@@ -313,7 +313,7 @@ def test_what_a_run_wrote_down_that_never_expired_anything_keeps_its_versions(
         bucket.client.delete_object(Bucket=bucket.name, Key="wh/t/data/x.parquet")
         kept = tuple(it.snapshot_id for it in loaded.metadata.snapshots)
         named = files([place], [loosest_key(place)], FileKind.DATA_FILES, [None])
-        versions.record(context, loaded, kept, named)
+        versions.record(context, loaded, kept, FilesByKind([named]))
         return whole(context, loaded)
 
     monkeypatch.setattr(versions, "ABANDONED_AFTER_MS", -1)

@@ -306,7 +306,7 @@ def test_manifests_that_an_old_list_calls_empty_keep_their_rows(tmp_path, monkey
         )
 
     table = TableBuilder(tmp_path / "t", 2)
-    monkeypatch.setattr(table_builder, "write_manifest_list", empty)
+    monkeypatch.setattr(plain_manifests, "write_manifest_list", empty)
     first = table.append(range(4))
     monkeypatch.undo()
     table.append(range(4, 8))
