@@ -63,12 +63,12 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True)
 class SavedPlan:
-    """What a run needs of a plan; `uuid` and `metadata_location` are of its table."""
+    """A plan as its file has it; `uuid` and `metadata_location` are of the table it was made of."""
 
     request: PlanRequest
     uuid: str | None
     metadata_location: str
-    reviewed: Reviewed
+    result: Mapping[str, Any]
 
 
 def plan_parts(request: PlanRequest, outcome: Outcome) -> Iterator[str]:
@@ -154,8 +154,7 @@ def saved_plan(built: Mapping[str, Any]) -> SavedPlan:
     """Make a plan of one command of what its file has, as `open_saved_plan` has read it."""
     base = built["base"]
     request = PlanRequest(**{entry.name: built[entry.name] for entry in fields(PlanRequest)})
-    reviewed = Reviewed(acts_of(request.command, built["result"]))
-    return SavedPlan(request, base["uuid"], base["metadata_location"], reviewed)
+    return SavedPlan(request, base["uuid"], base["metadata_location"], built["result"])
 
 
 _HINT = "`--dry-run --save-plan FILE` writes one"
@@ -301,7 +300,7 @@ def planned_shell(
     review = Review(
         request.command,
         TableState(saved.uuid, None if allow_newer else saved.metadata_location),
-        saved.reviewed,
+        Reviewed(acts_of(request.command, saved.result)),
         clock,
         exact=not allow_newer,
     )

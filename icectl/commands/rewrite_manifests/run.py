@@ -10,18 +10,19 @@ from icectl.cli.console import Console
 from icectl.cli.document import Outcome, id_text, print_new_metadata_file
 from icectl.cli.options import Change, Common
 from icectl.cli.session import open_session, unpublished_metadata
-from icectl.cli.tables import TableColumn, beginnings, below, print_table
+from icectl.cli.tables import TableColumn, print_table
 from icectl.commands.change import Finished, PlannedChange, carry_out
 from icectl.commands.rewrite_manifests.options import RewriteRequest
 from icectl.commands.rewrite_manifests.parsed_options import options_of
 from icectl.commands.rewrite_manifests.plan import PLANS, restrict_to_reviewed
 from icectl.commit.manifests import check_content, manifest_format
 from icectl.commit.output_journal import Leftovers
-from icectl.commit.snapshot import branch_head, check_same_form
+from icectl.commit.snapshot import branch_head
 from icectl.commit.snapshot_writer import ManifestRewrite, writer_of
 from icectl.commit.transaction import Proposal, transaction
 from icectl.entries.columns import with_location_hashes
 from icectl.entries.rows import EMPTY, Entries, at_places, concat, in_order, live
+from icectl.errors import CommitConflict
 from icectl.files.manifest.schema import check_known, check_list_known
 from icectl.format.layout import Layout, layout_of, layout_of_table
 from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile, ManifestHeader
@@ -53,10 +54,9 @@ from icectl.units import print_count, print_size
 class Rewriting:
     """The plan of a rewrite, and the outcome of its execution.
 
-    `location` is the table's. `written` are the new manifests; None where nothing was committed.
+    `written` are the new manifests; None where nothing was committed.
     """
 
-    location: str
     plan: RewritePlan
     manifests: Sequence[ManifestFile]
     written: Sequence[ManifestFile] | None = None
@@ -87,7 +87,7 @@ def rewriting_result(rewriting: Rewriting) -> dict[str, Any]:
         "snapshot_id": id_text(rewriting.snapshot_id),
         "groups": [
             {
-                "spec_id": group.spec_id,
+                "spec_id": None if group.any_spec else group.spec_id,
                 "content": group.content.name.lower(),
                 "rewritten": len(group.rewritten),
                 "kept": len(group.kept),
@@ -120,10 +120,8 @@ def print_rewriting(console: Console, rewriting: Rewriting, *, whole: bool) -> N
         console.say("nothing to do: no manifest group meets the thresholds")
         return
     if whole:
-        starts = beginnings(rewriting.location)
         rows = [
-            (below(item.manifest_path, starts), print_size(item.manifest_length))
-            for item in rewriting.rewritten
+            (item.manifest_path, print_size(item.manifest_length)) for item in rewriting.rewritten
         ]
         columns = (TableColumn("manifest", cut="middle"), TableColumn("bytes", "right"))
         console.print()
@@ -144,7 +142,7 @@ def _print_groups(console: Console, plan: RewritePlan) -> None:
     )
     rows = [
         (
-            "any" if group.spec_id is None else str(group.spec_id),
+            "any" if group.any_spec else str(group.spec_id),
             group.content.name.lower(),
             f"{len(group.rewritten):,}",
             f"{len(group.kept):,}",
@@ -203,7 +201,7 @@ def run(common: Common, table: str, request: RewriteRequest, change: Change) -> 
             lambda metadata: replace(options(metadata), only=session.reviewed),
         )
     planned, listed = prepared.rewrite.plan, prepared.rewrite.listed
-    report = Rewriting(prepared.loaded.metadata.location, planned, listed.manifests)
+    report = Rewriting(planned, listed.manifests)
 
     def finish() -> Finished[Rewriting]:
         rewritten = execute(context, prepared)
@@ -369,11 +367,14 @@ def execute(
     rewrite = _with_entries(context, prepared)
     with transaction(context, prepared.loaded, command) as opened:
         base = opened.base.metadata
-        writer = writer_of(context, layout_of_table(base), rewrite.plan.branch, opened.outputs)
+        layout = layout_of_table(base)
+        writer = writer_of(context, layout, rewrite.plan.branch, opened.outputs)
         writer.begin_rewrite(base, rewrite)
 
         def propose(metadata: TableMetadata) -> Proposal:
-            check_same_form(base, metadata)
+            is_same_version = metadata.format_version == base.format_version
+            if layout_of_table(metadata) is not layout or not is_same_version:
+                raise CommitConflict("the table's format version has changed since then")
             return writer.rewrite_manifests(metadata, snapshot_id, rewrite)
 
         landed = opened.commit(propose)
