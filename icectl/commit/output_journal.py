@@ -65,7 +65,7 @@ _PROCESSES = Path("/proc/self/ns/pid")
 """Links to a name for the visible processes; only Linux has it."""
 
 _ENDED: set[str] = set()
-"""The uuids of this process's runs that are over: the process may go on for days."""
+"""Where journals of this process's runs lie that are over: the process may go on for days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def write(store: Store, env: Env, journal: OutputJournal) -> None:
 
 def end(journal: OutputJournal) -> None:
     """Let later runs of this process know that a run is over, whatever became of its commit."""
-    _ENDED.add(journal.uuid)
+    _ENDED.add(journal.location)
 
 
 def check_own(store: Store, journal: OutputJournal) -> None:
@@ -341,7 +341,7 @@ def running(store: Store, env: Env, loaded: LoadedTable) -> tuple[str, ...]:
 def _is_running(env: Env, journal: OutputJournal) -> bool:
     if journal.host != _host(env):
         return True
-    if journal.uuid in _ENDED:
+    if journal.location in _ENDED:
         return False
     try:
         os.kill(journal.pid, 0)

@@ -14,7 +14,7 @@ import pytest
 from icectl.env import Env, SystemEnv
 from icectl.files.manifest.manifest_list import write_manifest_list
 from icectl.format.manifest import FieldSummary, ManifestFile
-from tests.builders import table_builder
+from tests.builders import plain_manifests
 from tests.builders.broken import Broken, in_first, in_first_file
 from tests.builders.first_writers import as_first_writers_did
 from tests.builders.folders import files_of

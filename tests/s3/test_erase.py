@@ -20,6 +20,7 @@ from icectl.entries.files import FileKind, files
 from icectl.format.partition import PartitionField
 from icectl.format.transforms import parse_transform
 from icectl.storage.location import loosest_key
+from icectl.storage.many_files import FilesByKind
 from icectl.storage.versions import remove_versions
 from icectl.table.context import TableContext
 from tests.builders.byte_scanner import hits_below, hits_in

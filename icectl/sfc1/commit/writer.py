@@ -487,7 +487,7 @@ def _read_part(spill: Spill, number: int) -> pa.Table:
 
 
 class _NewState:
-    """A composed state as readers would find it: new files come from memory, others by `means`.
+    """A composed state as readers would find it: new files from memory or store, others by `means`.
 
     `dead` has positions of leaves by key.
     """
@@ -498,6 +498,7 @@ class _NewState:
         self._store = store
         self._means = means
         self._new = {comparison_key(file.location): file.content for file in tree.files}
+        self._stored = frozenset(map(comparison_key, tree.stored))
         self.rows = root_rows(means.facts, tree.root, snapshot, part=PLAIN)
         self.dead = {
             comparison_key(leaf): vector_positions(self._read_range, row)
@@ -506,10 +507,12 @@ class _NewState:
 
     def read(self, leaf: ListedRow) -> pa.Table:
         """Return what is compared of the rows of a leaf."""
-        content = self._new.get(comparison_key(leaf.name))
-        if content is None:
+        key = comparison_key(leaf.name)
+        if key in self._new:
+            return rows_of_leaf(self._means.facts, self._new[key], leaf, part=_COMPARED_PART)
+        if key in self._stored:
             return read_leaf(self._store, self._means.facts, leaf, part=_COMPARED_PART)
-        return rows_of_leaf(self._means.facts, content, leaf, part=_COMPARED_PART)
+        return self._means.look(leaf)
 
     def _read_range(self, location: str, offset: int, length: int) -> bytes:
         content = self._new.get(comparison_key(location))

@@ -27,7 +27,7 @@ from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
 from icectl.table.context import TableContext
 from icectl.table.guard import open_to_change
-from tests.builders import table_builder
+from tests.builders import plain_manifests
 from tests.builders.compactions import compacted, planned
 from tests.builders.inline_rows import InlineFinder, InlineFrame, rows_of, tree, way_to
 from tests.builders.rows import (
