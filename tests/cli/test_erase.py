@@ -44,6 +44,7 @@ from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.orphans import age
 from tests.builders.rows import current_metadata, rows_without_lineage
+from tests.builders.spread_table import SpreadTable
 from tests.builders.table_builder import (
     PARTITIONINGS,
     POSITION_DELETE_SCHEMA,
@@ -1028,24 +1029,12 @@ def test_metadata_outside_of_the_location_is_in_the_proof(erase, tmp_path):
     assert [one["subject"] for one in looked["left"]] == [f"file://{elsewhere}"]
 
 
-class Spread(TableBuilder):
-    """A table whose data files are outside of its location."""
-
-    def _new_path(self, folder: str, suffix: str) -> tuple[str, Path]:
-        location, path = super()._new_path(folder, suffix)
-        if folder != "data":
-            return location, path
-        outside = self.directory.parent / "outside" / path.name
-        outside.parent.mkdir(exist_ok=True)
-        return str(outside), outside
-
-
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_files_that_snapshots_reach_outside_of_the_location_are_in_the_proof(
     erase, tmp_path, version
 ):
     directory, outside = tmp_path / "t", tmp_path / "outside"
-    table = Spread(directory, format_version=min(version, 3))
+    table = SpreadTable(directory, format_version=min(version, 3))
     table.append(range(5))
     table.append(range(5, 9))
     if version == 4:

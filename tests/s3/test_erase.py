@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Callable
 from itertools import count
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -26,6 +25,7 @@ from icectl.table.context import TableContext
 from tests.builders.byte_scanner import hits_below, hits_in
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
+from tests.builders.spread_table import SpreadTable
 from tests.builders.table_builder import PARTITIONINGS, TableBuilder
 from tests.property.test_erased_rows import MARKS, live_through
 from tests.property.test_erased_rows import WHERE as MARKED_ROWS
@@ -195,21 +195,9 @@ def test_versions_in_the_quarantine_go_too(bucket, capsys, monkeypatch, deletes)
     assert run("erase", *where, "--verify")[0] == 4
 
 
-class Spread(TableBuilder):
-    """A table whose data files are beside its location."""
-
-    def _new_path(self, folder: str, suffix: str) -> tuple[str, Path]:
-        location, path = super()._new_path(folder, suffix)
-        if folder != "data":
-            return location, path
-        outside = self.directory.parent / "outside" / path.name
-        outside.parent.mkdir(exist_ok=True)
-        return f"{self.location.rpartition('/')[0]}/outside/{path.name}", outside
-
-
 def test_the_proof_names_the_version_of_each_object_outside_of_the_location(bucket, capsys):
     keep_versions(bucket)
-    Spread(bucket.directory / "u", location=bucket.location("u")).append(range(5))
+    SpreadTable(bucket.directory / "u", location=bucket.location("u")).append(range(5))
     bucket.upload("u")
     bucket.upload("outside")
     (key,) = bucket.keys("outside")
