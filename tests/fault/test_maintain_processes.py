@@ -107,7 +107,7 @@ def _runs(process: str) -> bool:
     "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.full)]
 )
 def test_a_signal_ends_a_run_with_workers_and_leaves_none_behind(server, number):
-    tables = {f"t{number}": rotten(server, f"t{number}") for number in range(5)}
+    tables = {f"t{number}": rotten(server, f"t{number}") for number in range(3)}
     process = started("--jobs", "2")
     assert process.stdout is not None
     process.stdout.readline()
