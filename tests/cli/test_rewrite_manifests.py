@@ -480,6 +480,17 @@ def test_text_names_groups_and_reasons(tmp_path, rewrite):
     )
 
 
+def test_text_names_manifests_below_the_table(tmp_path, rewrite):
+    table = build(tmp_path / "t", 2)
+    planned = json.loads(rewrite(table.location, "--dry-run", "--json").out)["result"]
+    paths = planned["manifests_rewritten"]
+    assert all(path.startswith(f"{table.location}/metadata/") for path in paths)
+    shown = [line.split()[0] for line in rewrite(table.location, "-n").out.splitlines() if line]
+    begin = shown.index("manifest") + 1
+    names = [f"metadata/{Path(path).name}" for path in paths]
+    assert shown[begin : begin + len(paths)] == names
+
+
 def test_a_table_without_partitions_has_none_that_are_spread(tmp_path, rewrite):
     table = build(tmp_path / "t", 2, "none")
     reason = rewrite(table.location, "--dry-run").out.splitlines()[1]

@@ -10,7 +10,7 @@ from icectl.cli.console import Console
 from icectl.cli.document import Outcome, id_text, print_new_metadata_file
 from icectl.cli.options import Change, Common
 from icectl.cli.session import open_session, unpublished_metadata
-from icectl.cli.tables import TableColumn, print_table
+from icectl.cli.tables import TableColumn, beginnings, below, print_table
 from icectl.commands.change import Finished, PlannedChange, carry_out
 from icectl.commands.rewrite_manifests.options import RewriteRequest
 from icectl.commands.rewrite_manifests.parsed_options import options_of
@@ -54,9 +54,10 @@ from icectl.units import print_count, print_size
 class Rewriting:
     """The plan of a rewrite, and the outcome of its execution.
 
-    `written` are the new manifests; None where nothing was committed.
+    `location` is the table's. `written` are the new manifests; None where nothing was committed.
     """
 
+    location: str
     plan: RewritePlan
     manifests: Sequence[ManifestFile]
     written: Sequence[ManifestFile] | None = None
@@ -120,8 +121,10 @@ def print_rewriting(console: Console, rewriting: Rewriting, *, whole: bool) -> N
         console.say("nothing to do: no manifest group meets the thresholds")
         return
     if whole:
+        starts = beginnings(rewriting.location)
         rows = [
-            (item.manifest_path, print_size(item.manifest_length)) for item in rewriting.rewritten
+            (below(item.manifest_path, starts), print_size(item.manifest_length))
+            for item in rewriting.rewritten
         ]
         columns = (TableColumn("manifest", cut="middle"), TableColumn("bytes", "right"))
         console.print()
@@ -201,7 +204,7 @@ def run(common: Common, table: str, request: RewriteRequest, change: Change) -> 
             lambda metadata: replace(options(metadata), only=session.reviewed),
         )
     planned, listed = prepared.rewrite.plan, prepared.rewrite.listed
-    report = Rewriting(planned, listed.manifests)
+    report = Rewriting(prepared.loaded.metadata.location, planned, listed.manifests)
 
     def finish() -> Finished[Rewriting]:
         rewritten = execute(context, prepared)
