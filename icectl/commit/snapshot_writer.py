@@ -272,6 +272,7 @@ class ListWriter:
         if not len(entries):
             return []
         options, manifests = rewrite.plan.options, rewrite.listed.manifests
+        assert group.spec_id is not None  # only leaves of sfc-1 are of any spec
         kind = (group.spec_id, group.content)
         form = rewrite.listed.file_format(group.rewritten, options.file_format)
         writer = self._writer(metadata, kind, options.target_size_bytes, form)

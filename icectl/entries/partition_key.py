@@ -247,10 +247,13 @@ def clusters(
 
 
 def clusters_of_specs(entries: Entries, of_spec: Callable[[int, Entries], Clusters]) -> Clusters:
-    """Rank entries of several specs: by spec, then as `of_spec` ranks those of one."""
+    """Rank entries of any specs: by spec, then as `of_spec` ranks those of one."""
     numbers = entries.table["spec_id"].to_numpy()
+    spec_ids = np.unique(numbers).tolist()
+    if len(spec_ids) == 1:
+        return of_spec(spec_ids[0], entries)
     ranks, count = np.zeros(len(entries), np.int64), 0
-    for number in np.unique(numbers).tolist():
+    for number in spec_ids:
         chosen = np.flatnonzero(numbers == number)
         found = of_spec(number, take(entries, chosen.tolist()))
         ranks[chosen] = found.ranks + count

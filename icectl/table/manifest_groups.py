@@ -9,14 +9,7 @@ from typing import Literal
 
 from icectl.entries.columns import Integers
 from icectl.entries.partition_key import Clusters, clusters, clusters_of_specs, per_manifest, pieces
-from icectl.entries.rows import (
-    Entries,
-    RawEntries,
-    count_by_manifest,
-    count_by_value,
-    in_manifests,
-    live,
-)
+from icectl.entries.rows import Entries, RawEntries, count_by_manifest, in_manifests, live
 from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionSpec, result_types
@@ -94,15 +87,14 @@ class ManifestsWithEntries:
 
 @dataclass(frozen=True, slots=True)
 class ManifestGroup:
-    """Manifests of one spec and content, rewritten or kept.
+    """Manifests of one content and spec, or leaves of all specs (None), rewritten or kept.
 
-    With `any_spec` they are leaves of all specs, and `spec_id` is the table's default.
     `rewritten` and `kept` index the snapshot's manifests. `expected` estimates the number of new
     manifests; `entries`, `clusters` (distinct partitions) and `bytes_before` count the rewritten
     ones.
     """
 
-    spec_id: int
+    spec_id: int | None
     content: ManifestContent
     rewritten: tuple[int, ...]
     kept: tuple[int, ...]
@@ -111,7 +103,6 @@ class ManifestGroup:
     entries: int = 0
     clusters: int = 0
     bytes_before: int = 0
-    any_spec: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,17 +129,12 @@ def live_in(listed: ManifestsWithEntries, manifests: Collection[int]) -> Entries
     return live(in_manifests(listed.entries, manifests))
 
 
-def group_clusters(
-    metadata: TableMetadata, group: ManifestGroup, entries: Entries, options: RewriteOptions
-) -> Clusters:
+def group_clusters(metadata: TableMetadata, entries: Entries, options: RewriteOptions) -> Clusters:
     """Return the clusters of a group's entries by the `sort_by` fields, or by all.
 
     Raises: CorruptTable R-068; KeyError, for a spec that is not in the table (R-052).
     """
     specs = {spec.spec_id: spec for spec in metadata.partition_specs}
-    numbers = sorted(count_by_value(entries, "spec_id").keys() - {group.spec_id})
-    if not numbers:
-        return spec_clusters(entries, specs[group.spec_id], metadata.schemas, options.sort_by)
     return clusters_of_specs(
         entries,
         lambda number, part: spec_clusters(part, specs[number], metadata.schemas, options.sort_by),
@@ -184,7 +170,7 @@ def group_pieces(
     Shape: one number for each entry, from 0 without a gap; pieces follow each other in the order of
     the clusters.
     """
-    clusters = group_clusters(metadata, group, entries, options)
+    clusters = group_clusters(metadata, entries, options)
     of_manifest = {
         at: listed.manifests[at].manifest_length / max(1, listed.live_counts[at])
         for at in group.rewritten

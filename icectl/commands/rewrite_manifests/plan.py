@@ -15,7 +15,14 @@ from math import ceil
 import pyarrow.compute as pc
 
 from icectl.entries.partition_key import spread
-from icectl.entries.rows import count_by_manifest, live, numbers, position_delete_files, where
+from icectl.entries.rows import (
+    Entries,
+    count_by_manifest,
+    live,
+    numbers,
+    position_delete_files,
+    where,
+)
 from icectl.errors import UsageError
 from icectl.format.layout import Layout
 from icectl.format.manifest import FileFormat, ManifestContent
@@ -74,11 +81,7 @@ def plan_leaves(
     for content in ManifestContent:
         chosen = tuple(at for at, item in enumerate(listed.manifests) if item.content is content)
         if chosen:
-            any_spec = options.spec_id is None
-            spec_id = metadata.default_spec_id if options.spec_id is None else options.spec_id
-            group = ManifestGroup(
-                spec_id, content, (), chosen, "nothing to gain", any_spec=any_spec
-            )
+            group = ManifestGroup(options.spec_id, content, (), chosen, "nothing to gain")
             groups.append(planning.decide_leaves(group))
     return RewritePlan(branch, options, tuple(groups))
 
@@ -136,25 +139,25 @@ class _Planning:
             return replace(group, reason=excluded)
         if options.every:
             return self.rewriting(group, group.kept, "all manifests were requested")
-        scattered = self._scattered(group, group.kept)
+        scattered = self._scattered(group.kept)
         if scattered is not None:
             return self.rewriting(group, group.kept, scattered)
         return self.by_size(group)
 
-    def _scattered(self, group: ManifestGroup, manifests: Sequence[int]) -> str | None:
+    def _scattered(self, manifests: Sequence[int]) -> str | None:
         """Return why all of some manifests are regrouped, if partitions are spread over them."""
         if len(manifests) < max(self.options.min_manifests, 2):
             return None
         entries = live_in(self.listed, manifests)
-        clusters = group_clusters(self.metadata, group, entries, self.options)
+        clusters = group_clusters(self.metadata, entries, self.options)
         places = spread(clusters, numbers(entries, "manifest"))
         if places <= _SPREAD * (clusters.count + self._count(manifests) - 1):
             return None
-        return self._spread(group, clusters.count, places)
+        return self._spread(entries, clusters.count, places)
 
-    def _spread(self, group: ManifestGroup, count: int, places: int) -> str:
+    def _spread(self, entries: Entries, count: int, places: int) -> str:
         """Return in words that entries of each partition, or of all rows, lie in many places."""
-        spec = self.metadata.spec(group.spec_id)
+        spec = self.metadata.spec(entries.table["spec_id"][0].as_py())
         if spec is not None and spec.is_unpartitioned and count == 1:
             return f"entries are spread over {print_count(places, 'place')}"
         are = "is" if count == 1 else "are"
@@ -197,7 +200,8 @@ class _Planning:
         )
 
     def _excluded(self, group: ManifestGroup) -> str | None:
-        """Return why a group is skipped; None if it is not."""
+        """Return why a group of one spec is skipped; None if it is not."""
+        assert group.spec_id is not None
         if self.options.spec_id not in (None, group.spec_id):
             return f"not of spec {self.options.spec_id}"
         if self.options.content not in ("all", group.content.name.lower()):
@@ -226,7 +230,7 @@ class _Planning:
         if options.every:
             return self.rewriting(group, movable, "all manifests were requested")
         leaves = tuple(at for at in movable if not manifests[at].in_root)
-        scattered = self._scattered(group, leaves)
+        scattered = self._scattered(leaves)
         in_root = {at for at in movable if manifests[at].in_root and listed.live_counts[at]}
         debt = leaf_debt({at: manifests[at] for at in leaves}, options.leaf_limits)
         due = in_root | debt.due
@@ -295,7 +299,7 @@ class _Planning:
             reason=reason,
             expected=self._count(rewritten) if len(entries) else 0,
             entries=sum(self.listed.live_counts[at] for at in rewritten),
-            clusters=group_clusters(self.metadata, group, entries, self.options).count,
+            clusters=group_clusters(self.metadata, entries, self.options).count,
             bytes_before=sum(self.listed.manifests[at].manifest_length for at in rewritten),
         )
 

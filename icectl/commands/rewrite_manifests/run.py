@@ -88,7 +88,7 @@ def rewriting_result(rewriting: Rewriting) -> dict[str, Any]:
         "snapshot_id": id_text(rewriting.snapshot_id),
         "groups": [
             {
-                "spec_id": None if group.any_spec else group.spec_id,
+                "spec_id": group.spec_id,
                 "content": group.content.name.lower(),
                 "rewritten": len(group.rewritten),
                 "kept": len(group.kept),
@@ -145,7 +145,7 @@ def _print_groups(console: Console, plan: RewritePlan) -> None:
     )
     rows = [
         (
-            "any" if group.any_spec else str(group.spec_id),
+            "any" if group.spec_id is None else str(group.spec_id),
             group.content.name.lower(),
             f"{len(group.rewritten):,}",
             f"{len(group.kept):,}",
