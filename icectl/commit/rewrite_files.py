@@ -33,14 +33,13 @@ from icectl.commit.rewritten_groups import (
     head_of,
     is_changed,
 )
-from icectl.commit.snapshot import head
+from icectl.commit.snapshot import check_same_form, head
 from icectl.commit.snapshot_writer import SnapshotWriter
 from icectl.commit.transaction import DataOutputs, Proposal
 from icectl.entries.rows import EMPTY, Entries, are_deletes, by_row, concat, where
 from icectl.errors import CommitConflict, CorruptTable, MissingFile, SelfCheckFailed, Unsupported
 from icectl.files.deletion_vectors import Positions
 from icectl.files.parquet.schema import NameMapping
-from icectl.format.layout import layout_of_table
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import NAME_MAPPING
 from icectl.format.schema import Schema
@@ -289,11 +288,7 @@ class FileRewrite:
         Raises: CommitConflict, if no group is still valid; StorageError; CorruptTable;
         Unsupported for manifests with fields that would be lost.
         """
-        planned = self.planned.metadata
-        if metadata.format_version != planned.format_version:
-            raise CommitConflict("the table's format version has changed since then")
-        if layout_of_table(metadata) is not layout_of_table(planned):
-            raise CommitConflict("the table's layout has changed since then")
+        check_same_form(self.planned.metadata, metadata)
         # The head is most often that of the plan.
         snapshot, files = head(metadata, self.planned.branch), self.planned.files
         if snapshot is None or snapshot.snapshot_id != self.planned.snapshot_id:

@@ -7,7 +7,7 @@ from icectl import __version__
 from icectl.commit.transaction import Proposal
 from icectl.errors import CommitConflict, UsageError
 from icectl.files.manifest.manifest_list import write_manifest_list
-from icectl.format.layout import layout_of
+from icectl.format.layout import layout_of, layout_of_table
 from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import KEEP_STATISTICS, read_or_default
@@ -65,6 +65,17 @@ def branch_head(metadata: TableMetadata, branch: str) -> Snapshot | None:
     if ref is not None and ref.type != "branch":
         raise UsageError(f"`{branch}` is a {ref.type}; only branches get new snapshots")
     return head(metadata, branch)
+
+
+def check_same_form(base: TableMetadata, metadata: TableMetadata) -> None:
+    """Check that files made for a table still have its form. Raises: CommitConflict.
+
+    The form is format version and layout: an upgrade changes the first, a conversion the second.
+    """
+    if metadata.format_version != base.format_version:
+        raise CommitConflict("the table's format version has changed since then")
+    if layout_of_table(metadata) is not layout_of_table(base):
+        raise CommitConflict("the table's layout has changed since then")
 
 
 def propose_snapshot(

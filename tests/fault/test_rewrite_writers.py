@@ -78,16 +78,23 @@ def test_what_another_run_has_rewritten_is_not_rewritten_again(tmp_path):
     assert set(paths(table).values()) == {1}
 
 
-def test_v4_033_a_table_that_gets_roots_meanwhile_gets_no_manifest_list_any_more(tmp_path):
-    table = build(tmp_path / "t", 2)
+@pytest.mark.parametrize(
+    ("version", "layout", "changed"),
+    [(2, "sfc-1", "format version"), (4, "iceberg-1.12", "layout")],
+)
+def test_v4_033_a_table_of_another_layout_meanwhile_gets_no_snapshot_of_the_old_one(
+    tmp_path, version, layout, changed
+):
+    table = build(tmp_path / "t", version)
     codes = []
 
     def upgraded() -> None:
-        line = ["upgrade-to-v4", "--layout=sfc-1", table.location, "--yes", "--json"]
+        line = ["upgrade-to-v4", "--layout", layout, table.location, "--yes", "--json"]
         codes.append(run(line)[0])
 
-    code, document = rewrite(table, MeanwhileStore(upgraded))
+    code, document = rewrite(table, MeanwhileStore(upgraded), "--rewrite-all")
     assert (codes, code) == ([0], 11), document
+    assert document["error"]["message"] == f"the table's {changed} has changed since then"
     assert run(["validate", table.location, "--json"])[0] == 0
 
 

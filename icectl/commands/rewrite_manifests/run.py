@@ -17,12 +17,11 @@ from icectl.commands.rewrite_manifests.parsed_options import options_of
 from icectl.commands.rewrite_manifests.plan import PLANS, restrict_to_reviewed
 from icectl.commit.manifests import check_content, manifest_format
 from icectl.commit.output_journal import Leftovers
-from icectl.commit.snapshot import branch_head
+from icectl.commit.snapshot import branch_head, check_same_form
 from icectl.commit.snapshot_writer import ManifestRewrite, writer_of
 from icectl.commit.transaction import Proposal, transaction
 from icectl.entries.columns import with_location_hashes
 from icectl.entries.rows import EMPTY, Entries, at_places, concat, in_order, live
-from icectl.errors import CommitConflict
 from icectl.files.manifest.schema import check_known, check_list_known
 from icectl.format.layout import Layout, layout_of, layout_of_table
 from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile, ManifestHeader
@@ -370,14 +369,11 @@ def execute(
     rewrite = _with_entries(context, prepared)
     with transaction(context, prepared.loaded, command) as opened:
         base = opened.base.metadata
-        layout = layout_of_table(base)
-        writer = writer_of(context, layout, rewrite.plan.branch, opened.outputs)
+        writer = writer_of(context, layout_of_table(base), rewrite.plan.branch, opened.outputs)
         writer.begin_rewrite(base, rewrite)
 
         def propose(metadata: TableMetadata) -> Proposal:
-            is_same_version = metadata.format_version == base.format_version
-            if layout_of_table(metadata) is not layout or not is_same_version:
-                raise CommitConflict("the table's format version has changed since then")
+            check_same_form(base, metadata)
             return writer.rewrite_manifests(metadata, snapshot_id, rewrite)
 
         landed = opened.commit(propose)

@@ -10,7 +10,7 @@ from icectl.catalog.protocol import LoadedTable
 from icectl.commands.rows.read import blank_task
 from icectl.commit.output_journal import DataPlaces
 from icectl.commit.rewritten_groups import Changes
-from icectl.commit.snapshot import branch_head
+from icectl.commit.snapshot import branch_head, check_same_form
 from icectl.commit.snapshot_writer import SnapshotWriter, writer_of
 from icectl.commit.transaction import Proposal, Transaction, transaction
 from icectl.entries.rows import Entries, by_row, deletion_vectors, only
@@ -111,10 +111,7 @@ class OpenChange:
         base = self.opened.base.metadata
         if metadata.current_schema_id != base.current_schema_id:
             raise CommitConflict("the table's schema has changed since then")
-        if layout_of_table(metadata) is not layout_of_table(base):
-            raise CommitConflict("the table's layout has changed since then")
-        if metadata.format_version != base.format_version:
-            raise CommitConflict("the table's format version has changed since then")
+        check_same_form(base, metadata)
 
 
 def _with_files(proposal: Proposal, data: Entries) -> Proposal:
