@@ -319,12 +319,14 @@ def without(table: pa.Table, location: str) -> pa.Table:
     return kept.set_column(at, kept.schema.field(at), statuses)
 
 
-def tables(manifests: int) -> tuple[ListTable, TreeTable]:
-    """The same files in as many manifests of version 3 and leaves of version 4."""
-    old, new = ListTable(), TreeTable(BUILDING)
-    for start in range(0, manifests, BATCH):
-        numbers = range(start, min(start + BATCH, manifests))
-        batches = [new_files(number, ENTRIES) for number in numbers]
+def tables(manifests: int, entries: int = ENTRIES) -> tuple[ListTable, TreeTable]:
+    """The same files in as many manifests of version 3 and leaves of version 4, of so many each."""
+    old = ListTable()
+    new = TreeTable(BUILDING | {"icectl.v4.leaf.max-entries": str(entries)})
+    step = max(1, BATCH * ENTRIES // entries)
+    for start in range(0, manifests, step):
+        numbers = range(start, min(start + step, manifests))
+        batches = [new_files(number, entries) for number in numbers]
         old.add_manifests(batches)
         new.append(Entries(pa.concat_tables([batch.table for batch in batches])))
     new.set_properties(DEFAULTS)
