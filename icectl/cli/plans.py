@@ -63,12 +63,12 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True)
 class SavedPlan:
-    """A plan as its file has it; `uuid` and `metadata_location` are of the table it was made of."""
+    """What a run needs of a plan; `uuid` and `metadata_location` are of its table."""
 
     request: PlanRequest
     uuid: str | None
     metadata_location: str
-    result: Mapping[str, Any]
+    reviewed: Reviewed
 
 
 def plan_parts(request: PlanRequest, outcome: Outcome) -> Iterator[str]:
@@ -154,7 +154,8 @@ def saved_plan(built: Mapping[str, Any]) -> SavedPlan:
     """Make a plan of one command of what its file has, as `open_saved_plan` has read it."""
     base = built["base"]
     request = PlanRequest(**{entry.name: built[entry.name] for entry in fields(PlanRequest)})
-    return SavedPlan(request, base["uuid"], base["metadata_location"], built["result"])
+    reviewed = Reviewed(acts_of(request.command, built["result"]))
+    return SavedPlan(request, base["uuid"], base["metadata_location"], reviewed)
 
 
 _HINT = "`--dry-run --save-plan FILE` writes one"
@@ -300,7 +301,7 @@ def planned_shell(
     review = Review(
         request.command,
         TableState(saved.uuid, None if allow_newer else saved.metadata_location),
-        Reviewed(acts_of(request.command, saved.result)),
+        saved.reviewed,
         clock,
         exact=not allow_newer,
     )

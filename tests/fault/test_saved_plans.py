@@ -1,6 +1,7 @@
 """Plans that are saved, reviewed and applied: exactly that or nothing, for every command."""
 
 import json
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from icectl.cli.document import plan_schema
+from icectl.cli.document import Outcome, plan_schema
+from icectl.cli.options import Invocation, Shell
+from icectl.cli.plans import sealed_plan
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
 from tests.builders.orphans import age
@@ -269,6 +272,31 @@ def test_orphans_that_are_not_in_the_plan_stay(tmp_path):
     assert again.exists()
     removed = named - {again.name, f".{again.name}.crc"}
     assert document["result"]["removed"] == len(removed)
+
+
+def test_a_run_holds_no_more_of_a_plan_than_its_changes(tmp_path, monkeypatch):
+    place = planned(filled_table(tmp_path / "t", *([number] for number in range(3))), *EXPIRE)
+    plan = read(place)
+    file = plan["result"]["files"][0]
+    plan["result"]["files"] = [{**file, "path": f"{file['path']}-{at}"} for at in range(10_000)]
+    del plan["hash"]
+    place.write_text("".join(sealed_plan(plan)))
+    del plan
+    held, run_command = [], Invocation.run
+
+    def measured(self: Invocation, shell: Shell) -> Outcome:
+        held.append(tracemalloc.get_traced_memory()[0])
+        return run_command(self, shell)
+
+    monkeypatch.setattr(Invocation, "run", measured)
+    tracemalloc.start()
+    try:
+        assert applied(place)[1]["error"]["id"] == "plan-outdated"  # no such files
+    finally:
+        tracemalloc.stop()
+    apply, expire = held
+    # With modules that are imported. Parsed, beside its text, the plan takes five times its size.
+    assert expire - apply < 3 * place.stat().st_size
 
 
 def test_a_plan_is_made_for_review_only(tmp_path):
