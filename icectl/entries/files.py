@@ -161,8 +161,10 @@ def _chosen(listed: AnyFiles, mask: pa.BooleanArray | pa.ChunkedArray) -> AnyFil
 
 
 def _named(listed: Files | ListedFiles, locations: Collection[str]) -> pa.ChunkedArray:
-    named = pa.array(locations, pa.string())
-    return pc.is_in(listed.table["location"], value_set=named, skip_nulls=True)
+    column = listed.table["location"]
+    if len(locations) > len(column):  # a table of the fewer is made sooner
+        locations = {*column.to_pylist()}.intersection(locations)
+    return pc.is_in(column, value_set=pa.array(locations, pa.string()), skip_nulls=True)
 
 
 def beginning_with(listed: Files, prefix: str) -> tuple[Files, Files]:

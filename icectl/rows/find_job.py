@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial, reduce, wraps
+from functools import lru_cache, partial, reduce
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,7 +31,7 @@ from icectl.errors import CorruptTable, MissingFile, Refused, StorageError, Unsu
 from icectl.files.data_file import open_data_file
 from icectl.files.deletion_vectors import Positions, read_dv, write_dv
 from icectl.files.parquet.data_file import ParquetDataFile
-from icectl.files.parquet.schema import arrow_schema, arrow_values
+from icectl.files.parquet.schema import arrow_schema, arrow_values, remembered
 from icectl.files.parquet.value_filters import RuledOutBy, ValueFilters
 from icectl.files.parquet.write import ParquetOptions, ParquetWriter
 from icectl.files.row_hash import Hashes
@@ -281,22 +281,7 @@ _Columns = tuple[tuple[int, str, Type, Any], ...]
 """The ids, names, types and defaults of key columns."""
 
 
-def _recalled(function: Callable[[FindJob], _Columns]) -> Callable[[FindJob], _Columns]:
-    """Let a function of a job recall its last result: task by task has the same job."""
-    last: tuple[FindJob, _Columns] | None = None
-
-    @wraps(function)
-    def recalled(job: FindJob) -> _Columns:
-        nonlocal last
-        known = last  # another thread may replace it
-        if known is None or known[0] is not job:
-            known = last = job, function(job)
-        return known[1]
-
-    return recalled
-
-
-@_recalled
+@remembered
 def _columns(job: FindJob) -> _Columns:
     assert isinstance(job.rows, Keys)
     chain = _chain(job.rows, job.reading.columns.ever)

@@ -1,6 +1,6 @@
 """The run of `icectl expire-snapshots`: load, plan, record, commit, clean up."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -265,19 +265,13 @@ def _divided(
         outside.add(foreign)
         outside.add(including(own, linked))
         own = excluding(own, linked)
-        inside.add(own if reviewed is None else _among(own, reviewed))
+        inside.add(own if reviewed is None else including(own, reviewed))
     if linked_count:
         context.progress.warn(
             f"{print_count(linked_count, 'file')} behind a link under the table's location are "
             f"kept, as {first_linked}: icectl does not follow links"
         )
     return inside, outside
-
-
-def _among(files: Files, locations: Collection[str]) -> Files:
-    """Return the files whose location is among very many. Order: kept."""
-    mask = [location in locations for location in files.table["location"].to_pylist()]
-    return Files(files.table.filter(pa.array(mask, pa.bool_())))
 
 
 def _dropped_metadata_files(loaded: LoadedTable, sizes: Mapping[str, int]) -> Files:

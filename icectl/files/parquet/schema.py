@@ -117,28 +117,36 @@ class Leaf:
     is_shape: bool = False
 
 
-_Found = TypeVar("_Found")
+_First = TypeVar("_First")
 _Others = ParamSpec("_Others")
+_Found = TypeVar("_Found")
 
 
 def remembered(
-    function: Callable[Concatenate[pa.Schema, _Others], _Found],
-) -> Callable[Concatenate[pa.Schema, _Others], _Found]:
-    """Let a function of a schema recall its last result: files of a table are mostly alike.
+    function: Callable[Concatenate[_First, _Others], _Found],
+) -> Callable[Concatenate[_First, _Others], _Found]:
+    """Let a function recall its last result: files of a table are mostly alike.
 
-    Other arguments are compared too; keywords are not for it.
+    Schemas as first arguments are compared with their metadata, others by identity. Further
+    arguments are compared too; keywords are not for it.
     """
-    last: tuple[pa.Schema, tuple[Any, ...], _Found] | None = None
+    last: tuple[_First, tuple[Any, ...], _Found] | None = None
 
     @wraps(function)
-    def recalled(schema: pa.Schema, /, *others: _Others.args, **keywords: _Others.kwargs) -> _Found:
+    def recalled(first: _First, /, *others: _Others.args, **keywords: _Others.kwargs) -> _Found:
         nonlocal last
         known = last  # another thread may replace it
-        if known is None or known[1] != others or not known[0].equals(schema, check_metadata=True):
-            known = last = schema, others, function(schema, *others, **keywords)
+        if known is None or known[1] != others or not _is_same(known[0], first):
+            known = last = first, others, function(first, *others, **keywords)
         return known[2]
 
     return recalled
+
+
+def _is_same(known: object, first: object) -> bool:
+    if isinstance(known, pa.Schema) and known is not first:
+        return bool(known.equals(first, check_metadata=True))
+    return known is first
 
 
 def arrow_schema(schema: Schema, shredding: Shredding = _UNSHREDDED) -> pa.Schema:

@@ -118,6 +118,20 @@ def test_files_are_chosen_by_location():
     assert keys(including(MIXED, [])) == []
 
 
+class Looked(frozenset[str]):
+    """Locations that are too many to go through."""
+
+    def __iter__(self):
+        raise AssertionError("they are copied")
+
+
+def test_of_many_locations_only_those_of_the_listed_files_are_copied():
+    many = Looked({"file:/d2", "/m1", *map(str, range(10))})
+    assert keys(including(MIXED, many)) == ["/d2", "/d2"]
+    assert keys(excluding(MIXED, many)) == ["/m2", "/m1", "/d1"]
+    assert keys(including(MIXED, ["file:/d2", *map(str, range(10))])) == ["/d2", "/d2"]
+
+
 def test_files_are_parted_by_how_their_location_begins():
     inside, others = beginning_with(MIXED, "file:/d")
     assert (keys(inside), keys(others)) == (["/d2", "/d1", "/d2"], ["/m2", "/m1"])

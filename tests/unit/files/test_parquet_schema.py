@@ -263,3 +263,16 @@ def test_what_is_remembered_of_a_schema_is_of_the_other_arguments_too():
     for schema, more in [(one, 1), (one, 1), (one, 2), (other, 2), (other, 2), (one, 2)]:
         assert named(schema, more) == [*schema.names, more]
     assert calls == [1, 2, 2, 2]
+
+
+def test_what_is_remembered_of_other_values_is_of_the_same_object():
+    calls = []
+
+    @remembered
+    def noted(one):
+        calls.append(one)
+
+    one, equal = [1], [1]
+    for value in (one, one, equal, equal, one):
+        noted(value)
+    assert [id(call) for call in calls] == [id(one), id(equal), id(one)]
