@@ -29,6 +29,14 @@ def versions_below(store: Store, folder: str) -> Iterator[ObjectVersion] | None:
     return object_versions(opened.filesystem, folder, call)
 
 
+def read_version(store: Store, version: ObjectVersion) -> bytes:
+    """Return the content of a version that was listed. Raises: FileNotFoundError; StorageError."""
+    opened = _s3(store, version.location)
+    assert opened is not None
+    assert opened.writer is not None
+    return opened.writer.content(version.location, VersionId=version.id)[1]
+
+
 def remove_versions(
     store: Store, folder: str, versions: Sequence[ObjectVersion]
 ) -> Sequence[FailedRemoval]:

@@ -716,6 +716,32 @@ def test_lists_of_the_quarantine_name_no_value_afterwards(erase, by_note, tmp_pa
     assert result(erase(directory, *WHERE, "--verify", "--json"))["is_proved"] is True
 
 
+@pytest.mark.parametrize("tells", [False, True])
+def test_a_journal_of_another_run_may_name_partitions(erase, by_note, tmp_path, tells):
+    """A compaction that another host has begun: `folders` are those of its partitions."""
+    directory = tmp_path / "t"
+    TableBuilder(directory, partitioning=by_note).append(range(3))
+    uuid = "0f8fad5b-d9cb-469f-a165-70867728950e"
+    journal = directory / "metadata" / f"icectl-compact-{uuid}.json"
+    folder = str(directory / "data" / (f"note=note+{MARKED}" if tells else ""))
+    content = {"icectl-journal": 1, "table-uuid": None, "created-ms": NOW_MS, "host": "other",
+               "pid": 1, "folders": [folder], "trees": [], "abandoned": False,
+               "newest-version": None}  # fmt: skip
+    journal.write_text(json.dumps(content))
+    other = ("--where", f"id = {MARKED}", "--verify", "--json")
+    assert result(erase(directory, *other))["is_proved"] is True
+    looked = result_of(erase(directory, *WHERE, "--verify", "--json"), 4 if tells else 0)
+    assert [one["subject"] for one in looked["left"]] == [str(journal)][: int(tells)]
+    assert result_of(erase(directory, *ALL), 3 if tells else 0)["is_proved"] is not tells
+
+
+def test_no_journal_of_an_erasure_is_left_where_partitions_are_named(erase, by_note, tmp_path):
+    table = TableBuilder(tmp_path / "t", partitioning=by_note)
+    table.append([MARKED, 1])
+    done = result_of(erase(tmp_path / "t", *ALL, "--delete-versions"))
+    assert (done["left"], done["is_proved"]) == ([], True)
+
+
 def test_an_orphaned_leaf_is_no_data_file(erase, tmp_path):
     directory = tmp_path / "t"
     TableBuilder(directory, format_version=3).append(range(3))

@@ -36,6 +36,7 @@ from tests.stores.fixed_env import FixedEnv
 pytestmark = pytest.mark.s3
 
 MARK = b"note 4712"
+UUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 _SMALL = (".json", ".text", ".icectl-probe")
 """How names of files end that hold no rows."""
 
@@ -149,6 +150,41 @@ def test_no_version_of_a_journal_is_left(bucket, erase):
     listed = bucket.client.list_object_versions(Bucket=bucket.name)
     stored = (*listed["Versions"], *listed.get("DeleteMarkers", ()))
     assert [one["Key"] for one in stored if uuid_of(one["Key"])] == []
+
+
+@pytest.mark.parametrize("file_name", ["v9.metadata.json", f"icectl-compact-{UUID}.json"])
+def test_previous_versions_that_name_partitions_are_told_of(
+    bucket, capsys, monkeypatch, file_name
+):
+    """Those of metadata files do in summaries, those of journals in paths."""
+    monkeypatch.setattr(engines, "LocalEngine", InlineEngine)
+    note = (PartitionField((5,), 1000, "note", parse_transform("identity")),)
+    monkeypatch.setitem(PARTITIONINGS, "note", note)
+    keep_versions(bucket)
+    location = bucket.location("t")
+    TableBuilder(bucket.directory / "t", partitioning="note", location=location).append(range(3))
+    bucket.upload("t")
+    partition, key = "note=note+4712", f"wh/t/metadata/{file_name}"
+
+    def verify(column: str) -> tuple[int, list[str]]:
+        where = ("--where", f"{column} = {'4712' if column == 'id' else repr(MARK.decode())}")
+        line = ("erase", location, *where, "--verify", "--json")
+        code = app.main([*line, *bucket.arguments], env=FixedEnv(NOW_MS))
+        left = json.loads(capsys.readouterr().out)["result"]["left"]
+        return code, [one["subject"] for one in left]
+
+    def put(*places: str) -> None:
+        summaries = [{"summary": {f"partitions.{place}": "x"}} for place in places]
+        content = {"snapshots": summaries, "folders": places}
+        body = json.dumps(content).encode()
+        bucket.client.put_object(Bucket=bucket.name, Key=key, Body=body)
+        bucket.client.delete_object(Bucket=bucket.name, Key=key)
+
+    put()
+    assert verify("note") == (0, [])
+    put(partition)
+    assert verify("id") == (0, [])
+    assert verify("note") == (4, [bucket.location(f"t/metadata/{file_name}")])
 
 
 @pytest.mark.parametrize("deletes", [False, True])

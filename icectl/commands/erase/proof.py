@@ -29,8 +29,8 @@ from icectl.format.manifest import FileFormat
 from icectl.storage.identity import unlisted
 from icectl.storage.location import comparison_key, is_within, loosest_key, name, redacted
 from icectl.storage.new_files import PROBE
-from icectl.storage.store import FileStatus
-from icectl.storage.versions import versions_below
+from icectl.storage.store import FileStatus, ObjectVersion
+from icectl.storage.versions import read_version, versions_below
 from icectl.table.manifest_lists import distinct_manifests
 from icectl.table.partition_statistics import named_partitions
 from icectl.table.reachable import every_statistics_file, log_files, metadata_files
@@ -53,6 +53,11 @@ _AWAY = "it lies in the quarantine; `--expire-history` deletes it"
 _STALE = (
     "its lists name files that are gone, by paths that may hold a value; `--expire-history` drops "
     "these lines"
+)
+_SUMMARIES = "its summaries name partitions by their values"
+_OF_RUN = (
+    "the journal of another run, which may name partitions by their values; a later run of its "
+    "command deletes it"
 )
 _CHECK_SUM, _HINT_BYTES = b"crc\0", 1 << 10
 _PARTITIONS = "partitions."
@@ -279,7 +284,7 @@ class _Judging:
         """Return whether a file of partition statistics counts one in which every row matches."""
         reader, metadata = self.reader, self.reader.metadata
         counted = [it for it in metadata.partition_statistics if it.statistics_path == name_of]
-        if not partition_sources(metadata) & self.search.field_ids:
+        if not self._seeks_partitions:
             return False
         parts = [named_partitions(reader.context, metadata, file) for file in counted]
         rows = self.search.wanted.rows
@@ -293,16 +298,19 @@ class _Judging:
 
     def previous(self, folder: str, is_own: Callable[[str], bool] = lambda _: True) -> None:
         """Judge previous versions of the own objects: what was deleted may be among them."""
-        counts: Counter[str] = Counter()
+        context, kept = self.reader.context, list[ObjectVersion]()
         try:
-            versions = versions_below(self.reader.context.store, folder)
+            versions = versions_below(context.store, folder)
             for one in versions or ():
                 if not is_own(one.location):
                     continue
                 if one.is_newest:
                     self.tags[one.location] = one.etag, one.id
-                elif one.size_bytes:
-                    counts[one.location] += 1
+                elif one.size_bytes and name(one.location) != PROBE:
+                    kept.append(one)
+            sizes = [version.size_bytes for version in kept]
+            may_tell = in_threads(self._may_tell, kept, sizes, threads=context.concurrency)
+            counts = Counter(one.location for one, tells in zip(kept, may_tell, strict=True) if tells)
         except StorageError as error:
             self._unreadable(f"previous versions below {redacted(folder)}", error)
             return
@@ -310,16 +318,34 @@ class _Judging:
             reason = "previous versions of its objects were not looked at"
             self.left.append(Left(folder, reason))
         for location, count in sorted(counts.items()):
-            if not _is_named_as_metadata(name(location)) and name(location) != PROBE:
-                versions_kept = print_count(count, "previous version")
-                self.left.append(Left(location, f"the bucket keeps {versions_kept} of it"))
+            versions_kept = print_count(count, "previous version")
+            self.left.append(Left(location, f"the bucket keeps {versions_kept} of it"))
+
+    def _may_tell(self, version: ObjectVersion) -> bool:
+        """Return whether a previous version may hold a value of a row.
+
+        Raises: StorageError. Cost: the content of metadata files and journals, if a key is a
+        partition column.
+        """
+        context, file_name = self.reader.context, name(version.location)
+        if not _is_named_as_metadata(file_name):
+            return True
+        if not self._seeks_partitions:
+            return False
+        context.deadline.check()
+        try:
+            return _names_partitions(file_name, read_version(context.store, version))
+        except FileNotFoundError:  # it went meanwhile
+            return False
+        except CorruptTable:
+            return True
 
     def _loose(self, location: str, size: int) -> None:
         """Judge a file that nothing names: what it holds decides, not what it is called."""
         kind = self._kind_by_name(location, size) if size else "metadata"
         if kind is None:
             self._data(location, size)
-        elif parse_metadata_file_name(name(location)) is not None and size:
+        elif kind == "metadata" and size:
             self._metadata(location, size)
         else:
             self.objects.append(ProvedObject(location, size, kind, "no rows"))
@@ -340,12 +366,19 @@ class _Judging:
             return None
         return "metadata"
 
+    @property
+    def _seeks_partitions(self) -> bool:
+        """Whether partitions are made of a column that rows are looked for by."""
+        return not partition_sources(self.reader.metadata).isdisjoint(self.search.field_ids)
+
     def _metadata(self, location: str, size: int) -> None:
-        """Judge a metadata file: summaries of snapshots may name partitions by their values."""
-        sources = partition_sources(self.reader.metadata)
-        if sources & self.search.field_ids and _names_partitions(self.reader, location):
-            self.left.append(Left(location, "its summaries name partitions by their values"))
-            return
+        """Judge a metadata file or a journal: these may name partitions by their values."""
+        if self._seeks_partitions:
+            content = self.reader.context.store.read(location)
+            if _names_partitions(name(location), content):
+                is_journal = uuid_of(location) is not None
+                self.left.append(Left(location, _OF_RUN if is_journal else _SUMMARIES))
+                return
         self.objects.append(ProvedObject(location, size, "metadata", "no rows"))
 
     def _data(self, location: str, size: int) -> None:
@@ -393,11 +426,18 @@ def _is_named_as_metadata(file_name: str) -> bool:
     return is_metadata or file_name == VERSION_HINT or uuid_of(file_name) is not None
 
 
-def _names_partitions(reader: Reader, location: str) -> bool:
-    """Return whether a metadata file has summaries of snapshots that name partitions by values."""
-    snapshots = read_metadata_json(reader.context.store.read(location)).get("snapshots")
+def _names_partitions(file_name: str, content: bytes) -> bool:
+    """Return whether a metadata file or a journal may name partitions by their values.
+
+    Metadata files do in summaries of snapshots, journals in paths. Raises: CorruptTable.
+    """
+    if file_name == VERSION_HINT:
+        return False
+    members = read_metadata_json(content)
+    if uuid_of(file_name) is not None:
+        return bool(members.get("files")) or b"=" in content
     return any(
         str(member).startswith(_PARTITIONS)
-        for snapshot in snapshots or ()
+        for snapshot in members.get("snapshots") or ()
         for member in snapshot.get("summary") or ()
     )

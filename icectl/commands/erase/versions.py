@@ -61,9 +61,10 @@ def record(
 
 
 def remove(context: TableContext, loaded: LoadedTable) -> tuple[int, list[Left]]:
-    """Delete versions of recorded files that are deleted now; how many, and those that stay.
+    """Delete versions of recorded files that are deleted now, and the journals that name these.
 
-    A journal is kept as long as one of its versions stays, or its commit may still land.
+    Returns how many went, and the versions that stay. A journal is kept as long as one of its
+    versions stays, or its commit may still land.
     Raises: StorageError.
     """
     listed = context.store.list_directory(loaded.metadata_folder)
@@ -89,13 +90,14 @@ def remove(context: TableContext, loaded: LoadedTable) -> tuple[int, list[Left]]
     doomed = [version for version in found if version.location not in there]
     with context.shield():
         failed = remove_versions(context.store, folder, doomed)
-    if not failed:
-        deletion.discard(context.store, ended)
-        ours = {_plain(journal.location) for journal in ended}
-        again = versions_below(context.store, folder) if ours else None
-        of_ours = [it for it in again or () if _plain(it.location) in ours]
-        failed = remove_versions(context.store, folder, of_ours)
-    return len(doomed) - len(failed), _left(failed)
+    if failed:
+        return len(doomed) - len(failed), _left(failed)
+    deletion.discard(context.store, ended)
+    ours = {_plain(journal.location) for journal in ended}
+    again = versions_below(context.store, folder) if ours else None
+    of_ours = [it for it in again or () if _plain(it.location) in ours]
+    failed = remove_versions(context.store, folder, of_ours)
+    return len(doomed) + len(ended), _left(failed)
 
 
 def remove_quarantined(
