@@ -735,6 +735,25 @@ def test_a_journal_of_another_run_may_name_partitions(erase, by_note, tmp_path, 
     assert result_of(erase(directory, *ALL), 3 if tells else 0)["is_proved"] is not tells
 
 
+def test_files_of_a_run_that_died_on_another_host_go_once_they_are_old(erase, tmp_path):
+    directory, uuid = tmp_path / "t", "0f8fad5b-d9cb-469f-a165-70867728950e"
+    table = TableBuilder(directory)
+    table.append(range(3))
+    (loose,) = table.loose_data_files([MARKED])
+    place = Path(loose["location"]).with_name(f"00000-0-{uuid}-00001.parquet")
+    Path(loose["location"]).rename(place)
+    os.utime(place, (NOW_MS / 1000,) * 2)
+    content = {"icectl-journal": 1, "table-uuid": table.metadata.table_uuid, "created-ms": NOW_MS,
+               "host": "other", "pid": 1, "folders": [], "trees": [str(directory / "data")],
+               "abandoned": False, "newest-version": None}  # fmt: skip
+    (directory / "metadata" / f"icectl-erase-{uuid}.json").write_text(json.dumps(content))
+    for hours, code in ((1, 3), (25, 3), (80, 0)):
+        env = FixedEnv(NOW_MS + hours * HOUR_MS, uuids=1_000 * hours, snapshot_ids=1_000 * hours)
+        done = result_of(erase(directory, *ALL, env=env), code)
+        assert [one["subject"] for one in done["left"]] == ([str(place)] if code else []), hours
+        assert place.exists() is bool(code)
+
+
 def test_no_journal_of_an_erasure_is_left_where_partitions_are_named(erase, by_note, tmp_path):
     table = TableBuilder(tmp_path / "t", partitioning=by_note)
     table.append([MARKED, 1])

@@ -153,9 +153,7 @@ def test_no_version_of_a_journal_is_left(bucket, erase):
 
 
 @pytest.mark.parametrize("file_name", ["v9.metadata.json", f"icectl-compact-{UUID}.json"])
-def test_previous_versions_that_name_partitions_are_told_of(
-    bucket, capsys, monkeypatch, file_name
-):
+def test_previous_versions_that_name_partitions_are_told_of(bucket, capsys, monkeypatch, file_name):
     """Those of metadata files do in summaries, those of journals in paths."""
     monkeypatch.setattr(engines, "LocalEngine", InlineEngine)
     note = (PartitionField((5,), 1000, "note", parse_transform("identity")),)

@@ -135,7 +135,8 @@ def what_holds(
 
     at_ref = {name: f"its snapshot {what(ref.snapshot_id)}" for name, ref in metadata.refs.items()}
     left = [
-        Left(f"branch {name}", at_ref[name]) for name in refs_on(metadata.refs, "branch", holding)
+        Left(f"branch {name}", f"{at_ref[name]}; another run of erase rewrites it")
+        for name in refs_on(metadata.refs, "branch", holding)
     ]
     for name in refs_on(metadata.refs, "tag", holding):
         is_named = expires and is_dropped(name, patterns)

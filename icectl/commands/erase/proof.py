@@ -48,7 +48,10 @@ _KINDS = {
     FileKind.METADATA_FILES: "metadata",
 }
 _CONTAINERS = (*_MAGIC, b"Obj\x01", b"PFA1")
-_LOOSE = "no snapshot names it; `icectl remove-orphans` deletes it once it is old enough"
+_LOOSE = (
+    "no snapshot names it; `erase --expire-history` deletes it once it is older than "
+    "`remove-orphans.older-than`"
+)
 _AWAY = "it lies in the quarantine; `--expire-history` deletes it"
 _STALE = (
     "its lists name files that are gone, by paths that may hold a value; `--expire-history` drops "
@@ -310,7 +313,9 @@ class _Judging:
                     kept.append(one)
             sizes = [version.size_bytes for version in kept]
             may_tell = in_threads(self._may_tell, kept, sizes, threads=context.concurrency)
-            counts = Counter(one.location for one, tells in zip(kept, may_tell, strict=True) if tells)
+            counts = Counter(
+                one.location for one, tells in zip(kept, may_tell, strict=True) if tells
+            )
         except StorageError as error:
             self._unreadable(f"previous versions below {redacted(folder)}", error)
             return

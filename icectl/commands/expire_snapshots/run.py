@@ -450,7 +450,7 @@ def _to_delete(
             )
         for files in filter(len, chain(prepared.staying if local else (), protected)):
             check_sums.update(keys_ending_with(files, ".crc"))
-            for chunk in files.table["location"].chunks:
+            for chunk in files.table.select(["location"]).combine_chunks()["location"].chunks:
                 known.add(chunk)
         to_delete = FilesByKind(_unknown(part, known) for part in prepared.deletable)
     except IcectlError as error:  # the commit stands, so this is no reason to fail
