@@ -311,7 +311,7 @@ class _Judging:
                     self.tags[one.location] = one.etag, one.id
                 elif one.size_bytes and name(one.location) != PROBE:
                     kept.append(one)
-            sizes = [version.size_bytes for version in kept]
+            sizes = [version.size_bytes or 0 for version in kept]
             may_tell = in_threads(self._may_tell, kept, sizes, threads=context.concurrency)
             counts = Counter(
                 one.location for one, tells in zip(kept, may_tell, strict=True) if tells
