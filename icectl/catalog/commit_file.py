@@ -94,6 +94,15 @@ def unmet(metadata: TableMetadata, requirements: Sequence[Requirement]) -> str |
     return next((reason for reason in reasons if reason is not None), None)
 
 
+def came_between(base_location: str, now: TableMetadata) -> Sequence[str] | None:
+    """Return the files between a base and now, if the log goes back so far. Order: oldest first."""
+    log = [entry.metadata_file for entry in now.metadata_log]
+    keys = [locations.loosest_key(location) for location in log]
+    if locations.loosest_key(base_location) not in keys:
+        return None
+    return log[len(keys) - keys[::-1].index(locations.loosest_key(base_location)) :]
+
+
 def _landed_or_not(
     store: Store, committed: Committed, written: bytes, error: Exception
 ) -> CommitOutcome:

@@ -1,11 +1,13 @@
 """Committing changes: build on the newest version, send, try again after a conflict."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
+from icectl.catalog.commit_file import came_between
+from icectl.catalog.metadata_files import read_file
 from icectl.catalog.protocol import CommitOutcome, Committed, Conflict, LoadedTable, Unknown
-from icectl.errors import CommitConflict, CommitUnknown, Refused, Unsupported
+from icectl.errors import CommitConflict, CommitUnknown, IcectlError, Refused, Unsupported
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import (
     COMMIT_MAX_WAIT_MS,
@@ -76,6 +78,7 @@ def commit_changes(
         ends_at = now() + read_or_default(properties, COMMIT_TOTAL_TIMEOUT_MS) / 1000
         attempt, uuid = 0, base.metadata.table_uuid
         added: set[int] = set()
+        doubtful_base: LoadedTable | None = None
         while True:
             began_at = now()
             reason = None if uuid is None else check(newest.metadata, AssertTableUuid(uuid))
@@ -101,13 +104,46 @@ def commit_changes(
             context.progress.warn(f"{outcome.reason}; planning again")
             context.env.sleep(min(shortest * 2**attempt, longest, most) / 1000)
             attempt += 1
+            if request.doubtful:
+                doubtful_base = doubtful_base or newest
             newest = context.catalog.load()
             added |= {
                 item.snapshot.snapshot_id for item in updates if isinstance(item, AddSnapshot)
             }
-            if added & newest.metadata.snapshots_by_id.keys():  # one came through after all
+            has_landed = not added.isdisjoint(newest.metadata.snapshots_by_id)
+            if added and doubtful_base is not None and not has_landed:
+                has_landed = _was_there(context, doubtful_base, newest, added)
+            if has_landed:  # one came through after all
                 request.sent = True
                 return newest
+
+
+def _was_there(
+    context: TableContext, base: LoadedTable, now: LoadedTable, snapshot_ids: Set[int]
+) -> bool:
+    """Return whether the table had one of some snapshots since a base, and has expired it.
+
+    Raises: CommitUnknown, if the table's metadata log does not show it.
+    """
+    if loosest_key(base.metadata_location) == loosest_key(now.metadata_location):
+        return False
+    between = came_between(base.metadata_location, now.metadata)
+    reason = "the metadata log does not go back to the first attempt"
+    if between is not None:
+        try:
+            states = [read_file(context.store, location) for location in between]
+        except (IcectlError, OSError) as error:
+            reason = f"later commits cannot be read: {error}"
+        else:
+            return any(not snapshot_ids.isdisjoint(state.snapshots_by_id) for state in states)
+    raise unknown_outcome(
+        Unknown(
+            base.metadata_location,
+            reason,
+            message=f"an earlier attempt of this commit may have landed: {reason}",
+            hint="nothing was deleted; check the table's snapshots, then run the command again",
+        )
+    )
 
 
 def _ask(

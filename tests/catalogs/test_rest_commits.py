@@ -272,6 +272,48 @@ def test_a_commit_that_lands_after_its_conflict_keeps_its_files(catalog, words, 
     check_whole(catalog)
 
 
+def expired_under_another(catalog: Fake) -> None:
+    """Another writer's snapshot with the files of the head, which it expires."""
+    metadata = catalog.metadata
+    head = metadata["snapshots"][-1]
+    number = metadata["last-sequence-number"] + 1
+    newer = head | {
+        "snapshot-id": 77, "parent-snapshot-id": head["snapshot-id"], "sequence-number": number
+    }  # fmt: skip
+    on_main = {"ref-name": "main", "type": "branch", "snapshot-id": 77}
+    for updates in (
+        [{"action": "add-snapshot", "snapshot": newer}, {"action": "set-snapshot-ref"} | on_main],
+        [{"action": "remove-snapshots", "snapshot-ids": [head["snapshot-id"]]}],
+    ):
+        body = json.dumps({"requirements": [], "updates": updates}).encode()
+        assert catalog.commit(Seen("POST", "", {}, body)).status == 200
+
+
+@pytest.mark.parametrize("words", REWRITES, ids=lambda words: words[0])
+@pytest.mark.parametrize("logs", [True, False])
+def test_a_commit_that_landed_after_its_conflict_and_expired_is_found(catalog, words, logs):
+    """It is not made again: manifests of the first would be there beside the second (R-041)."""
+    waiting: list[Seen] = []
+
+    def before(seen: Seen) -> Reply | None:
+        if seen.method != "POST" or "/tables/" not in seen.path:
+            return None
+        if not waiting:
+            waiting.append(seen)
+            return refusal(409, "a commit is in progress", "CommitFailedException")
+        catalog.commit(waiting[0])
+        expired_under_another(catalog)
+        if not logs:
+            for name in catalog.metadata["metadata-log"]:
+                Path(name["metadata-file"]).unlink(missing_ok=True)
+        return None
+
+    catalog.before = before
+    code, document = catalog.run(*words)
+    assert (code, catalog.commits, len(catalog.posts)) == (0 if logs else 12, 3, 2), document
+    check_whole(catalog)
+
+
 def test_files_of_conflicts_without_end_stay_until_none_can_land(catalog):
     answered(catalog, *[refusal(409, "a commit is in progress")] * 99)
     before = files(catalog)

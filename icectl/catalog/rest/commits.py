@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from icectl.catalog.commit_file import unmet
+from icectl.catalog.commit_file import came_between, unmet
 from icectl.catalog.http import Answer, NoAnswerError, NotReachedError
 from icectl.catalog.protocol import (
     CommitOutcome,
@@ -49,7 +49,6 @@ from icectl.format.updates import (
     UpgradeFormatVersion,
     apply_all,
 )
-from icectl.storage.location import loosest_key
 
 _LOGGER = logging.getLogger(__name__)
 _LOOKS, _LOOK_SECONDS = 3, 0.5
@@ -357,15 +356,6 @@ _SHOWS: Mapping[type, Callable[[Any, TableMetadata], bool]] = {
 def removes(updates: Sequence[Update]) -> bool:
     """Return whether changes can take along what another writer has just made."""
     return any(isinstance(update, RemoveSnapshots) for update in updates)
-
-
-def came_between(base_location: str, now: TableMetadata) -> Sequence[str] | None:
-    """Return the files between a base and now, if the log goes back so far. Order: oldest first."""
-    log = [entry.metadata_file for entry in now.metadata_log]
-    keys = [loosest_key(location) for location in log]
-    if loosest_key(base_location) not in keys:
-        return None
-    return log[len(keys) - keys[::-1].index(loosest_key(base_location)) :]
 
 
 def lost_refs(

@@ -60,7 +60,8 @@ class ScriptedCatalog:
     def load(self) -> LoadedTable:
         newer = self.newest.metadata.last_updated_ms + 1
         location = f"/wh/t/metadata/v{(self.newest.version or 0) + 1}.metadata.json"
-        changed = replace(self.newest.metadata, last_updated_ms=newer)
+        entry = MetadataLogEntry(newer - 1, self.newest.metadata_location)
+        changed = replace(self.newest.metadata, last_updated_ms=newer, metadata_log=(entry,))
         self.newest = loaded_at(location, changed, FILE_SYSTEM)
         return self.newest
 
