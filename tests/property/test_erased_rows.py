@@ -63,7 +63,7 @@ def live_through(table: TableBuilder, steps: list[tuple[str, bool, int]]) -> Non
                 change(number % 2 + 1, branch=branch)
         elif what == "orphan":
             (file,) = table.loose_data_files([GONE[number % len(GONE)]])
-            age(Path(file["location"]), 9)
+            age(Path(file["location"].replace(table.location, str(table.directory))), 9)
         elif what == "tag":
             names += 1
             table.ref(f"t{names}")
@@ -81,12 +81,16 @@ def rows_of(directory: Path) -> dict[int, list[Any]]:
     return found
 
 
-def table_of(form: str, directory: Path, version: int, partitioning: str) -> TableBuilder:
+def table_of(
+    form: str, directory: Path, version: int, partitioning: str, location: str = ""
+) -> TableBuilder:
     """A table whose data files have a format; one of version 4 is to be upgraded."""
-    if form == "parquet":
-        return TableBuilder(directory, format_version=min(version, 3), partitioning=partitioning)
-    table = OtherFormat(directory, format_version=min(version, 3), partitioning=partitioning)
-    table.form = form
+    kind = TableBuilder if form == "parquet" else OtherFormat
+    table = kind(
+        directory, format_version=min(version, 3), partitioning=partitioning, location=location
+    )
+    if isinstance(table, OtherFormat):
+        table.form = form
     return table
 
 
