@@ -39,6 +39,9 @@ class KeepingStore(ForwardingStore):
                     self._room -= len(content)
         return content
 
+    def keeps(self, location: str) -> bool:
+        return location in self._kept
+
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
         return self.store.remove(removed)
 

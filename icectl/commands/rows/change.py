@@ -85,7 +85,10 @@ class OpenChange:
         change removes is gone; as TreeWriter.propose.
         """
         self.check_form(metadata)
-        writer = TreeWriter(self.context.store, self.context.env, self.branch, self.opened.outputs)
+        context = self.context
+        writer = TreeWriter(
+            context.store, context.env, self.branch, self.opened.outputs, context.concurrency
+        )
         return _with_files(writer.propose(metadata, self.snapshot_id, change), data)
 
     def replace_files(

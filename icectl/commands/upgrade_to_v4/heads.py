@@ -52,6 +52,7 @@ from icectl.format.types import PrimitiveType, Type
 from icectl.sfc1.manifest_file import ListedRow
 from icectl.sfc1.manifests import PLAIN, TreeSchema, can_move, leaf_rows, live_rows, read_leaf
 from icectl.sfc1.rules import sound_root
+from icectl.storage.ahead import AheadStore
 from icectl.table.context import TableContext
 from icectl.table.guard import check_head_list, check_live
 from icectl.table.live_parts import MOST_WHOLE, LiveParts, LiveReading, PairedEntries
@@ -243,8 +244,11 @@ def movable(context: TableContext, facts: TreeSchema, older: Sequence[ListedRow]
 
     Cost: reads those of deletes.
     """
-    read = partial(read_leaf, context.store, facts, part=PLAIN)
-    return [leaf.name for leaf in older if _is_movable(facts, leaf, read)]
+    store = AheadStore(context.store, context.concurrency)
+    read = partial(read_leaf, store, facts, part=PLAIN)
+    deletes = (leaf for leaf in older if leaf.content != Content.DATA_MANIFEST)
+    with store.ahead((leaf.name, leaf.file_size_in_bytes or 0) for leaf in deletes):
+        return [leaf.name for leaf in older if _is_movable(facts, leaf, read)]
 
 
 def _is_movable(facts: TreeSchema, leaf: ListedRow, read: Callable[[ListedRow], pa.Table]) -> bool:

@@ -227,7 +227,9 @@ def _commit(
 
     change = _rewritten if eager else _list_manifests
     with transaction(context, base, COMMAND) as opened:
-        writer = TreeWriter(context.store, context.env, branch or "main", opened.outputs)
+        writer = TreeWriter(
+            context.store, context.env, branch or "main", opened.outputs, context.concurrency
+        )
         lists, statistics = ListsOfRoots(context, opened.outputs), LegacyStatistics(context)
 
         def propose(metadata: TableMetadata) -> Proposal:

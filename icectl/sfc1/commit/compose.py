@@ -152,8 +152,9 @@ def compact(draft: Draft, change: TreeChange, going: set[Identity]) -> None:
             ),
         )
         with ClusteredRows(draft.means.facts, draft.means.options.sort_by) as ordered:
-            for leaf, dead in chosen:
-                ordered.add(without(draft.means.read(leaf), dead))
+            with draft.means.ahead([leaf for leaf, _ in chosen]):
+                for leaf, dead in chosen:
+                    ordered.add(without(draft.means.read(leaf), dead))
             ordered.add(taken)
             if kind is TreeContent.DATA:
                 draft.existing += _written_again(draft, ordered, kind)

@@ -1,6 +1,7 @@
 """A version 4 root in the making: what an operation is, and the state that it works on."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -148,7 +149,8 @@ class CommitContext:
     `read` gives rows of a leaf that may be written again, `look` rows that may lack statistics,
     `names` rows that may have nothing but NAMES; both are asked for the same leaf more than once.
     `store` takes new leaves that are too many to wait in memory. `may_list` tells sooner whether a
-    leaf may list a file with one of some comparison keys.
+    leaf may list a file with one of some comparison keys. In an `ahead` block, some leaves are read
+    whole, in their order.
     """
 
     facts: TreeSchema
@@ -160,6 +162,7 @@ class CommitContext:
     new_puffin: Callable[[], str]
     store: Callable[[NewFile], None]
     may_list: Callable[[ListedRow, pa.Array], bool] = lambda _leaf, _keys: True
+    ahead: Callable[[Sequence[ListedRow]], AbstractContextManager[None]] = lambda _: nullcontext()
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from icectl.commit.rewritten_groups import Changes
 from icectl.commit.snapshot import engine_summary, head, put_on
 from icectl.commit.snapshot_writer import ManifestRewrite, SnapshotWriter
 from icectl.commit.transaction import Outputs, Proposal
-from icectl.entries.columns import NONE, text_hashes
+from icectl.entries.columns import NONE, Positions, text_hashes
 from icectl.entries.rows import Entries, by_row, by_spec
 from icectl.entries.summary import Totals, moved_totals, summarise, summary_counters
 from icectl.env import Env
@@ -47,6 +47,7 @@ from icectl.sfc1.manifests import (
     ReadLeaf,
     TreeSchema,
     can_move,
+    is_dead,
     leaf_rows,
     live_parts,
     live_rows,
@@ -61,6 +62,7 @@ from icectl.sfc1.manifests import (
     vector_rows,
 )
 from icectl.sfc1.rules import sound_root
+from icectl.storage.ahead import AheadStore
 from icectl.storage.location import comparison_key, comparison_keys
 from icectl.storage.new_files import create_own
 from icectl.storage.spill import MOST_PARTS, Spill
@@ -112,7 +114,9 @@ class WrittenTree:
 
 def writer(context: TableContext, branch: str, outputs: Outputs) -> SnapshotWriter:
     """Return a writer of one snapshot."""
-    return TreeWriter(context.store, context.env, branch, outputs, notes=context.notes)
+    return TreeWriter(
+        context.store, context.env, branch, outputs, context.concurrency, notes=context.notes
+    )
 
 
 @dataclass(slots=True)
@@ -123,6 +127,7 @@ class TreeWriter:
     env: Env
     branch: str
     new: Outputs
+    concurrency: int = 1
     last: WrittenTree | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
 
@@ -207,17 +212,21 @@ class TreeWriter:
         if leaf_target_size_bytes is not None:
             options = replace(options, leaf_target_size_bytes=leaf_target_size_bytes)
         options = replace(options, sort_by=sort_by)
-        plain = partial(read_leaf, self.store, facts, part=PLAIN)
+        store = AheadStore(self.store, self.concurrency)
+        plain = partial(read_leaf, store, facts, part=PLAIN)
         means = CommitContext(
             facts,
             options,
-            partial(read_leaf, self.store, facts, carried=True),
+            partial(read_leaf, store, facts, carried=True),
             _once(plain),
-            _once(partial(read_leaf, self.store, facts, part=NAMES)),
+            _once(partial(read_leaf, store, facts, part=NAMES)),
             lambda: with_scheme(metadata.location, self.new.leaf()),
             lambda: with_scheme(metadata.location, self.new.bitmaps()),
             self._create,
             partial(may_list, self.store, facts),
+            lambda leaves: store.ahead(
+                (leaf.name, leaf.file_size_in_bytes or 0) for leaf in leaves
+            ),
         )
         attempt = Attempt(snapshot_id, metadata.last_sequence_number + 1, metadata.next_row_id or 0)
         wanted = change(facts, state)
@@ -229,7 +238,7 @@ class TreeWriter:
         wanted = _without_foreign(means, state, wanted)
         tree = compose(means, state, wanted, attempt)
         operation = wanted.operation or _operation(tree)
-        counters = _counters(plain, parent, state, wanted, tree)
+        counters = _counters(means, plain, parent, state, wanted, tree)
         root = with_scheme(metadata.location, self.new.root(snapshot_id))
         snapshot = Snapshot(
             snapshot_id=snapshot_id,
@@ -248,7 +257,7 @@ class TreeWriter:
             first_row_id=attempt.first_row_id,
             added_rows=tree.added_rows,
         )
-        check(self.store, means, state, wanted, tree, snapshot)
+        check(store, means, state, wanted, tree, snapshot)
         for file in tree.files:
             self._create(file)
         self._create(NewFile(root, tree.root))
@@ -300,11 +309,12 @@ def _without_foreign(means: CommitContext, state: ParentState, change: TreeChang
     """
     if not state.foreign:
         return change
-    for leaf in leaf_rows(state.rows):
-        is_foreign = comparison_key(leaf.name) in state.foreign
-        if is_foreign and not can_move(means.facts, means.look(leaf)):
-            message = f"`{leaf.name}` is in Parquet, and has entries that no leaf can have"
-            raise Unsupported(message, hint=_UNMOVABLE)
+    leaves = [leaf for leaf in leaf_rows(state.rows) if comparison_key(leaf.name) in state.foreign]
+    with means.ahead(leaves):
+        for leaf in leaves:
+            if not can_move(means.facts, means.look(leaf)):
+                message = f"`{leaf.name}` is in Parquet, and has entries that no leaf can have"
+                raise Unsupported(message, hint=_UNMOVABLE)
     return replace(change, rewritten=change.rewritten | state.foreign)
 
 
@@ -339,6 +349,7 @@ def _entries(rows: pa.Table) -> Entries:
 
 
 def _counters(
+    means: CommitContext,
     read: ReadLeaf,
     parent: Snapshot | None,
     state: ParentState,
@@ -354,12 +365,19 @@ def _counters(
     nothing = dict.fromkeys(summary_counters(Totals(), "total"), "0")
     totals = moved_totals(nothing if parent is None else parent.summary, come, gone)
     if len(totals) < len(nothing):
-        parts = live_parts(state.rows, state.dead, read)  # each leaf once: there may be many
-        live = sum((summarise(_entries(part)) for part in parts), Totals())
+        with means.ahead(_alive(state.rows, state.dead)):
+            parts = live_parts(state.rows, state.dead, read)  # each leaf once: there may be many
+            live = sum((summarise(_entries(part)) for part in parts), Totals())
         before = summary_counters(live, "total")
         totals = moved_totals({key: str(count) for key, count in before.items()}, come, gone)
     changed = {key: number for key, number in counters.items() if number}
     return {key: str(number) for key, number in {**changed, **totals}.items()}
+
+
+def _alive(root: pa.Table, dead: Mapping[str, Positions]) -> list[ListedRow]:
+    """Return the leaves of a state that live_parts reads. Order: of the root."""
+    leaves = leaf_rows(live_rows(root))
+    return [leaf for leaf in leaves if not is_dead(leaf, dead.get(comparison_key(leaf.name), NONE))]
 
 
 # -- what commands change -------------------------------------------------------------------------
@@ -444,15 +462,22 @@ def check(
     leaves = [of_contents(rows, *LEAVES)["record_count"] for rows in (there, here)]
     counts = [pc.sum(of_leaves, min_count=0).as_py() for of_leaves in leaves]
     part_count = min(1 + max(counts) // _ROWS_OF_PART, MOST_PARTS)
-    parts = [
-        _by_part(rows, part_count)
-        for rows in (
-            live_parts(there, parent.dead, means.look),
-            live_parts(here, new.dead, new.read),
-            [tree.removed],
-            [change.added],
-        )
-    ]
+    ahead: list[ListedRow] = []
+    if rewritten := change.rewritten - parent.foreign:
+        leaves_there = _alive(there, parent.dead)
+        ahead += (leaf for leaf in leaves_there if comparison_key(leaf.name) in rewritten)
+    if stored := frozenset(map(comparison_key, tree.stored)):
+        ahead += (leaf for leaf in leaf_rows(here) if comparison_key(leaf.name) in stored)
+    with means.ahead(ahead):
+        parts = [
+            _by_part(rows, part_count)
+            for rows in (
+                live_parts(there, parent.dead, means.look),
+                live_parts(here, new.dead, new.read),
+                [tree.removed],
+                [change.added],
+            )
+        ]
     for number in range(part_count):
         _compare(*(_read_part(part, number) for part in parts))
 

@@ -6,6 +6,8 @@ import pytest
 
 from icectl.errors import StorageError
 from icectl.storage import streams
+from icectl.storage.ahead import AheadStore
+from icectl.storage.kept import KeepingStore
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.streams import ReadAhead
 from tests.stores.wrapped import CountingStore, FaultyStore
@@ -159,3 +161,26 @@ def test_a_part_that_failed_is_read_again_where_it_is_asked_for_again(store, lar
         with pytest.raises(StorageError):
             file.read(1)
         assert file.read(12) == bytes(range(12))
+
+
+def test_a_store_reads_ahead_in_a_block_and_each_file_once(store):
+    ahead = AheadStore(store, 4)
+    with ahead.ahead(files(3)):
+        assert [ahead.read(f"{BASE}/{number}") for number in (0, 1, 2, 3)] == [
+            bytes([number]) * 10 for number in range(4)
+        ]
+        assert store.counts == {"read_range": 3, "read": 1}
+        assert ahead.read(f"{BASE}/0") == bytes(10)
+    assert ahead.read(f"{BASE}/1") == bytes([1]) * 10
+    assert store.counts == {"read_range": 3, "read": 3}
+
+
+def test_what_a_store_keeps_is_not_read_ahead(store):
+    place = f"{BASE}/kept.parquet"
+    store.replace(place, b"kept")
+    keeping = KeepingStore(store)
+    assert keeping.read(place) == b"kept"
+    ahead = AheadStore(keeping, 4)
+    with ahead.ahead([(place, 4), *files(1)]):
+        assert (ahead.read(place), ahead.read(f"{BASE}/0")) == (b"kept", bytes(10))
+    assert store.counts == {"replace": 1, "read": 1, "read_range": 1}

@@ -1,7 +1,9 @@
 """Upgrades of tables that other writers change between the plan and the commit."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -15,10 +17,13 @@ from icectl.format.layout import Layout
 from icectl.sfc1.commit import clustering, draft, lists, writer
 from icectl.sfc1.commit.lists import legacy_statistics
 from icectl.sfc1.manifest_file import ListedRow
+from icectl.storage import streams
+from icectl.storage.local.store import LocalStore
 from tests.builders.inline_rows import way_to
 from tests.builders.rows import current_metadata, head, ids_of, local, read_metadata
 from tests.builders.table_builder import TableBuilder
 from tests.fault.writers import MeanwhileStore
+from tests.stores.wrapped import WrappedStore
 
 
 @pytest.mark.parametrize("mode", ["lazy", "default", "eager"])
@@ -103,6 +108,36 @@ def test_an_eager_upgrade_is_the_same_in_little_memory(tmp_path, monkeypatch):
     few, many = upgraded
     assert many == few
     assert len(few) == 2
+
+
+class _Waiting(WrappedStore):
+    """A store that counts manifests that are read while another one is."""
+
+    def __init__(self) -> None:
+        super().__init__(LocalStore())
+        self.running, self.most = 0, 0
+
+    def call(self, method: str, location: str, action: Callable[[], Any]) -> Any:
+        if not method.startswith("read") or "-m" not in location:
+            return super().call(method, location, action)
+        self.running += 1
+        self.most = max(self.most, self.running)
+        sleep(0.05)
+        self.running -= 1
+        return super().call(method, location, action)
+
+
+def test_an_eager_upgrade_reads_leaves_ahead_of_those_it_writes_again(tmp_path, monkeypatch):
+    table = TableBuilder(tmp_path / "t", 3)
+    for start in range(4):
+        table.append([start])
+    monkeypatch.setattr(streams, "is_local", lambda _: False)
+    prepared = prepare(way_to(tmp_path / "t"), UpgradeOptions("eager", layout=Layout.SFC_1))
+    waiting = _Waiting()
+    context = replace(way_to(tmp_path / "t", waiting), concurrency=4)
+    execute(context, prepared)
+    assert waiting.most == 4
+    assert ids_of(tmp_path / "t") == list(range(4))
 
 
 def test_a_self_check_that_fails_leaves_no_leaf_that_was_stored_before(tmp_path, monkeypatch):
