@@ -242,15 +242,30 @@ class Damage:
 DAMAGES: list[Damage] = []
 
 
-def damage(table: str, explained: str = "", *, level: str = "metadata") -> Any:
-    """Register a damage; its name begins with the rule, as in r066_a_file_live_twice."""
+def registering(damages: list[Damage], rule_of: Callable[[str], str]) -> Any:
+    """What registers damages, whose names begin with the rule, as in r066_a_file_live_twice."""
 
-    def register(apply: Callable[[Broken], None]) -> Callable[[Broken], None]:
-        number = apply.__name__[1:4]
-        DAMAGES.append(Damage(f"R-{number}", table, level, apply, frozenset(explained.split())))
-        return apply
+    def damage(
+        table: str, explained: str = "", *, level: str = "metadata", by: Any = None, **how: Any
+    ) -> Any:
+        """Register a damage or, with a way to edit a table, what changes there."""
 
-    return register
+        def register(change: Any) -> Callable[[Broken], None]:
+            def edited(broken: Broken) -> None:
+                by(broken, change, **how)
+
+            edited.__name__ = change.__name__
+            apply = edited if by else change
+            rule = rule_of(apply.__name__)
+            damages.append(Damage(rule, table, level, apply, frozenset(explained.split())))
+            return apply
+
+        return register
+
+    return damage
+
+
+damage = registering(DAMAGES, lambda name: f"R-{name[1:4]}")
 
 
 def damages_by(edit: Callable[..., object], home: str, damage: Any = damage) -> Callable[..., None]:
@@ -316,20 +331,15 @@ def r002_metadata_of_another_table(broken: Broken) -> None:
     (broken.directory / "metadata" / "00000-ab.metadata.json").write_text(json.dumps(members))
 
 
-@damage("v2")
-def r007_an_unknown_transform(broken: Broken) -> None:
-    def change(members: Members) -> None:
-        members["partition-specs"].append(
-            {
-                "spec-id": 1,
-                "fields": [
-                    {"source-id": 1, "field-id": 1001, "name": "x", "transform": "curve[3]"}
-                ],
-            }
-        )
-        members["last-partition-id"] = 1001
-
-    broken.edit(change)
+@damage("v2", by=Broken.edit)
+def r007_an_unknown_transform(members: Members) -> None:
+    members["partition-specs"].append(
+        {
+            "spec-id": 1,
+            "fields": [{"source-id": 1, "field-id": 1001, "name": "x", "transform": "curve[3]"}],
+        }
+    )
+    members["last-partition-id"] = 1001
 
 
 in_metadata("r011_no_last_partition_id", lambda m: m.pop("last-partition-id"))
@@ -337,12 +347,9 @@ in_metadata("r012_no_partition_spec", lambda m: m.pop("partition-spec"), table="
 in_metadata("r014_a_column_id_above_the_last", lambda m: m.update({"last-column-id": 3}))
 
 
-@damage("v2")
-def r015_main_elsewhere_than_the_current_snapshot(broken: Broken) -> None:
-    def change(members: Members) -> None:
-        members["refs"]["main"]["snapshot-id"] = members["snapshots"][0]["snapshot-id"]
-
-    broken.edit(change)
+@damage("v2", by=Broken.edit)
+def r015_main_elsewhere_than_the_current_snapshot(members: Members) -> None:
+    members["refs"]["main"]["snapshot-id"] = members["snapshots"][0]["snapshot-id"]
 
 
 in_metadata(
@@ -353,14 +360,11 @@ in_metadata(
 in_metadata("r017_updated_before_the_newest_snapshot", lambda m: m.update({"last-updated-ms": 1}))
 
 
-@damage("v2")
-def r019_a_reserved_field_id(broken: Broken) -> None:
-    def change(members: Members) -> None:
-        extra = {"id": 2147483646, "name": "_file", "type": "string", "required": False}
-        members["schemas"][0]["fields"].append(extra)
-        members["last-column-id"] = 2147483646
-
-    broken.edit(change)
+@damage("v2", by=Broken.edit)
+def r019_a_reserved_field_id(members: Members) -> None:
+    extra = {"id": 2147483646, "name": "_file", "type": "string", "required": False}
+    members["schemas"][0]["fields"].append(extra)
+    members["last-column-id"] = 2147483646
 
 
 in_metadata("r022_a_ref_to_a_lost_snapshot", lambda m: m["refs"]["eoy"].update({"snapshot-id": 5}))
@@ -428,44 +432,33 @@ def r040_two_snapshots_of_one_sequence_number(broken: Broken) -> None:
         rewrite_avro(path, lambda _: None, header=lambda metadata: metadata.clear())
 
 
-@damage("v1")
-def r055_embedded_manifests_after_version_1(broken: Broken) -> None:
-    def change(members: Members) -> None:
-        for snapshot in members["snapshots"]:
-            rows = read_records(Path(snapshot.pop("manifest-list")))
-            snapshot["manifests"] = [row["manifest_path"] for row in rows]
-        members["format-version"] = 2
-        members["last-sequence-number"] = 0
-
-    broken.edit(change)
+@damage("v1", by=Broken.edit)
+def r055_embedded_manifests_after_version_1(members: Members) -> None:
+    for snapshot in members["snapshots"]:
+        rows = read_records(Path(snapshot.pop("manifest-list")))
+        snapshot["manifests"] = [row["manifest_path"] for row in rows]
+    members["format-version"] = 2
+    members["last-sequence-number"] = 0
 
 
-@damage("v2")
-def r077_a_partition_field_name_used_twice(broken: Broken) -> None:
-    def change(members: Members) -> None:
-        again = {"source-id": 1, "field-id": 1001, "name": "a", "transform": "identity"}
-        more = again | {"field-id": 1002, "source-id": 3}
-        members["partition-specs"].append({"spec-id": 1, "fields": [again, more]})
-        members["last-partition-id"] = 1002
-
-    broken.edit(change)
+@damage("v2", by=Broken.edit)
+def r077_a_partition_field_name_used_twice(members: Members) -> None:
+    again = {"source-id": 1, "field-id": 1001, "name": "a", "transform": "identity"}
+    more = again | {"field-id": 1002, "source-id": 3}
+    members["partition-specs"].append({"spec-id": 1, "fields": [again, more]})
+    members["last-partition-id"] = 1002
 
 
-@damage("v2")
-def r080_a_source_column_that_is_in_no_schema(broken: Broken) -> None:
-    def change(members: Members) -> None:
-        members["partition-specs"].append(
-            {
-                "spec-id": 1,
-                "fields": [
-                    {"source-id": 99, "field-id": 1001, "name": "x", "transform": "identity"}
-                ],
-            }
-        )
-        members["last-partition-id"] = 1001
-        members["default-spec-id"] = 1
-
-    broken.edit(change)
+@damage("v2", by=Broken.edit)
+def r080_a_source_column_that_is_in_no_schema(members: Members) -> None:
+    members["partition-specs"].append(
+        {
+            "spec-id": 1,
+            "fields": [{"source-id": 99, "field-id": 1001, "name": "x", "transform": "identity"}],
+        }
+    )
+    members["last-partition-id"] = 1001
+    members["default-spec-id"] = 1
 
 
 in_metadata(
@@ -473,14 +466,11 @@ in_metadata(
 )
 
 
-@damage("v2")
-def r097_a_column_that_became_another_type(broken: Broken) -> None:
-    def change(members: Members) -> None:
-        schema = json.loads(json.dumps(members["schemas"][0])) | {"schema-id": 1}
-        schema["fields"][4]["type"] = "date"
-        members["schemas"].append(schema)
-
-    broken.edit(change)
+@damage("v2", by=Broken.edit)
+def r097_a_column_that_became_another_type(members: Members) -> None:
+    schema = json.loads(json.dumps(members["schemas"][0])) | {"schema-id": 1}
+    schema["fields"][4]["type"] = "date"
+    members["schemas"].append(schema)
 
 
 in_head(
@@ -538,14 +528,11 @@ def r163_a_version_hint_that_is_behind(broken: Broken) -> None:
 in_manifest("r164_a_relative_location_of_a_file", in_first_file(file_path="data/relative.parquet"))
 
 
-@damage("v2")
-def r177_a_type_of_a_later_version(broken: Broken) -> None:
-    def change(members: Members) -> None:
-        extra = {"id": 6, "name": "late", "type": "timestamp_ns", "required": False}
-        members["schemas"][0]["fields"].append(extra)
-        members["last-column-id"] = 6
-
-    broken.edit(change)
+@damage("v2", by=Broken.edit)
+def r177_a_type_of_a_later_version(members: Members) -> None:
+    extra = {"id": 6, "name": "late", "type": "timestamp_ns", "required": False}
+    members["schemas"][0]["fields"].append(extra)
+    members["last-column-id"] = 6
 
 
 in_metadata(
@@ -589,14 +576,11 @@ def _partition_by(kind: str) -> Callable[[Members], None]:
 in_metadata("r208_a_partition_by_shapes", _partition_by("geography(OGC:CRS84, karney)"), table="v3")
 
 
-@damage("v3")
-def r208_a_sort_order_by_variants(broken: Broken) -> None:
-    def change(members: Members) -> None:
-        key = {"source-id": _add_column(members, "variant"), "transform": "identity"}
-        key |= {"direction": "asc", "null-order": "nulls-first"}
-        members["sort-orders"].append({"order-id": 9, "fields": [key]})
-
-    broken.edit(change)
+@damage("v3", by=Broken.edit)
+def r208_a_sort_order_by_variants(members: Members) -> None:
+    key = {"source-id": _add_column(members, "variant"), "transform": "identity"}
+    key |= {"direction": "asc", "null-order": "nulls-first"}
+    members["sort-orders"].append({"order-id": 9, "fields": [key]})
 
 
 in_metadata(
@@ -619,21 +603,15 @@ def r034_a_data_file_that_is_missing(broken: Broken) -> None:
     Path(broken.entries()[0]["data_file"]["file_path"]).unlink()
 
 
-@damage("v2", "R-044")
-def r041_a_manifest_numbered_above_its_snapshot(broken: Broken) -> None:
-    def change(rows: list[Record]) -> None:
-        rows[0]["sequence_number"] += 1
-
-    broken.edit_head_list(change)
+@damage("v2", "R-044", by=Broken.edit_head_list)
+def r041_a_manifest_numbered_above_its_snapshot(rows: list[Record]) -> None:
+    rows[0]["sequence_number"] += 1
 
 
-@damage("v2")
-def r047_a_least_sequence_number_above_that_of_an_entry(broken: Broken) -> None:
-    def change(rows: list[Record]) -> None:
-        row = next(r for r in rows if r["existing_files_count"])
-        row["min_sequence_number"] = row["sequence_number"]
-
-    broken.edit_head_list(change)
+@damage("v2", by=Broken.edit_head_list)
+def r047_a_least_sequence_number_above_that_of_an_entry(rows: list[Record]) -> None:
+    row = next(r for r in rows if r["existing_files_count"])
+    row["min_sequence_number"] = row["sequence_number"]
 
 
 @damage("v2")
@@ -666,13 +644,10 @@ def r052_a_spec_that_is_not_in_the_table(broken: Broken) -> None:
     )
 
 
-@damage("v2")
-def r053_a_summary_that_excludes_a_partition(broken: Broken) -> None:
-    def change(rows: list[Record]) -> None:
-        row = next(r for r in rows if r["content"] == 0 and r["existing_files_count"])
-        row["partitions"][0]["upper_bound"] = b"a"
-
-    broken.edit_head_list(change)
+@damage("v2", by=Broken.edit_head_list)
+def r053_a_summary_that_excludes_a_partition(rows: list[Record]) -> None:
+    row = next(r for r in rows if r["content"] == 0 and r["existing_files_count"])
+    row["partitions"][0]["upper_bound"] = b"a"
 
 
 @damage("v2")
@@ -681,12 +656,9 @@ def r054_a_list_header_of_another_snapshot(broken: Broken) -> None:
     rewrite_avro(path, lambda _: None, header=lambda m: m.update({"snapshot-id": "5"}))
 
 
-@damage("v3")
-def r102_a_data_manifest_without_row_ids(broken: Broken) -> None:
-    def change(rows: list[Record]) -> None:
-        next(r for r in rows if r["content"] == 0)["first_row_id"] = None
-
-    broken.edit_head_list(change)
+@damage("v3", by=Broken.edit_head_list)
+def r102_a_data_manifest_without_row_ids(rows: list[Record]) -> None:
+    next(r for r in rows if r["content"] == 0)["first_row_id"] = None
 
 
 @damage("v2")
@@ -797,8 +769,7 @@ def r212_a_length_before_each_fixed_partition_value(broken: Broken) -> None:
     def say_fixed(schema: Any) -> None:
         file = next(one["type"] for one in schema["fields"] if one["name"] == "data_file")
         partition = next(one["type"] for one in file["fields"] if one["name"] == "partition")
-        fixed = {"type": "fixed", "name": "fixed_2", "size": 2}
-        partition["fields"][0]["type"] = ["null", fixed]
+        partition["fields"][0]["type"] = ["null", {"type": "fixed", "name": "fixed_2", "size": 2}]
 
     broken.edit(of_type_fixed)  # of the column `category`, by which the table is partitioned
     listed = {row["manifest_path"] for one in broken.lists() for row in read_records(one)}
@@ -986,16 +957,13 @@ in_manifest("r161_a_file_outside_of_the_table", in_first_file(file_path="/elsewh
 # -- deletes ------------------------------------------------------------------------------------
 
 
-@damage("v2", "R-177")
-def r120_deletes_in_version_1(broken: Broken) -> None:
-    def change(members: Members) -> None:
-        members["format-version"] = 1
-        members["schema"] = members["schemas"][0]
-        members["partition-spec"] = members["partition-specs"][0]["fields"]
-        for snapshot in members["snapshots"]:
-            snapshot["sequence-number"] = 0
-
-    broken.edit(change)
+@damage("v2", "R-177", by=Broken.edit)
+def r120_deletes_in_version_1(members: Members) -> None:
+    members["format-version"] = 1
+    members["schema"] = members["schemas"][0]
+    members["partition-spec"] = members["partition-specs"][0]["fields"]
+    for snapshot in members["snapshots"]:
+        snapshot["sequence-number"] = 0
 
 
 @damage("v3")
@@ -1009,36 +977,34 @@ def r122_a_new_position_delete_file_in_version_3(broken: Broken) -> None:
     _refit_summaries(broken)
 
 
-@damage("v2")
-def r123_an_equality_delete_of_an_unknown_column(broken: Broken) -> None:
-    def change(entries: list[Record]) -> None:
-        for entry in entries:
-            entry["data_file"]["equality_ids"] = [99]
-
-    broken.edit_manifest(
-        change, content=1, holding=lambda e: e["data_file"]["content"] == EQUALITY_DELETES
-    )
-
-
-@damage("v2", level="footers")
-def r123_an_equality_delete_without_its_column(broken: Broken) -> None:
-    def change(entries: list[Record]) -> None:
-        for entry in entries:
-            entry["data_file"]["equality_ids"] = [2]
-
-    broken.edit_manifest(
-        change, content=1, holding=lambda e: e["data_file"]["content"] == EQUALITY_DELETES
-    )
+@damage(
+    "v2",
+    by=Broken.edit_manifest,
+    content=1,
+    holding=lambda e: e["data_file"]["content"] == EQUALITY_DELETES,
+)
+def r123_an_equality_delete_of_an_unknown_column(entries: list[Record]) -> None:
+    for entry in entries:
+        entry["data_file"]["equality_ids"] = [99]
 
 
-@damage("v3", "R-211")
-def r114_two_vectors_for_a_file(broken: Broken) -> None:
-    def change(entries: list[Record]) -> None:
-        entries[1]["data_file"]["referenced_data_file"] = entries[0]["data_file"][
-            "referenced_data_file"
-        ]
+@damage(
+    "v2",
+    level="footers",
+    by=Broken.edit_manifest,
+    content=1,
+    holding=lambda e: e["data_file"]["content"] == EQUALITY_DELETES,
+)
+def r123_an_equality_delete_without_its_column(entries: list[Record]) -> None:
+    for entry in entries:
+        entry["data_file"]["equality_ids"] = [2]
 
-    broken.edit_manifest(change, content=1)
+
+@damage("v3", "R-211", by=Broken.edit_manifest, content=1)
+def r114_two_vectors_for_a_file(entries: list[Record]) -> None:
+    entries[1]["data_file"]["referenced_data_file"] = entries[0]["data_file"][
+        "referenced_data_file"
+    ]
 
 
 @damage("v3")
@@ -1195,8 +1161,7 @@ def r074_a_truncation_of_other_rows(broken: Broken) -> None:
 
 @damage("v2", level="footers")
 def r099_a_data_file_that_is_no_parquet_file(broken: Broken) -> None:
-    file = broken.entries()[0]["data_file"]
-    path = Path(file["file_path"])
+    path = Path(broken.entries()[0]["data_file"]["file_path"])
     path.write_bytes(b"x" * path.stat().st_size)
 
 

@@ -23,6 +23,7 @@ from tests.builders.broken import (
     Members,
     Record,
     damages_by,
+    registering,
 )
 from tests.builders.commits import set_properties
 from tests.builders.rows import local
@@ -180,17 +181,7 @@ def with_column(name: str, number: int) -> Callable[[pa.Schema], pa.Schema]:
 TREE_DAMAGES: list[Damage] = []
 
 
-def damage(table: str, explained: str = "", *, level: str = "metadata") -> Any:
-    """Register a damage; its name begins with the rule, as in v4_120_a_file_live_twice."""
-
-    def register(apply: Callable[[BrokenTree], None]) -> Callable[[BrokenTree], None]:
-        rule = f"V4-{apply.__name__[3:6]}"
-        TREE_DAMAGES.append(Damage(rule, table, level, apply, frozenset(explained.split())))  # type: ignore[arg-type]
-        return apply
-
-    return register
-
-
+damage = registering(TREE_DAMAGES, lambda name: f"V4-{name[3:6]}")
 in_metadata = damages_by(BrokenTree.edit, "grown", damage)
 in_head = damages_by(BrokenTree.edit_head, "grown", damage)
 in_root = damages_by(BrokenTree.edit_root, "grown", damage)
@@ -265,8 +256,7 @@ def _vectors(table: TableBuilder, data_files: Sequence[EntryRow]) -> list[EntryR
 
 def _equality(directory: Path) -> None:
     """Equality deletes in a delete leaf of version 4."""
-    table = _builder(directory, 2)
-    table.delete_rows([3, 13], kind="equality")
+    _builder(directory, 2).delete_rows([3, 13], kind="equality")
     upgrade(directory, FixedEnv(START_MS + 10**8), "--eager")
 
 
@@ -354,28 +344,22 @@ in_metadata(
 )
 
 
-@damage("grown")
-def v4_014_a_partition_column_beyond_statistics(broken: BrokenTree) -> None:
-    def change(members: Members) -> None:
-        far = {"id": 1_000_000, "name": "far", "type": "string", "required": False}
-        members["schemas"][0]["fields"].append(far)
-        one = _expression(1_000_001, 1_000_000, "identity", **{"partition-field-id": 1001})
-        members["expressions"].append(one)
-        members["partition-specs"].append({"spec-id": 1, "fields": [{"expr-id": 1_000_001}]})
-        members.update({"last-column-id": 1_000_001, "last-partition-id": 1001})
-
-    broken.edit(change)
+@damage("grown", by=BrokenTree.edit)
+def v4_014_a_partition_column_beyond_statistics(members: Members) -> None:
+    far = {"id": 1_000_000, "name": "far", "type": "string", "required": False}
+    members["schemas"][0]["fields"].append(far)
+    one = _expression(1_000_001, 1_000_000, "identity", **{"partition-field-id": 1001})
+    members["expressions"].append(one)
+    members["partition-specs"].append({"spec-id": 1, "fields": [{"expr-id": 1_000_001}]})
+    members.update({"last-column-id": 1_000_001, "last-partition-id": 1001})
 
 
-@damage("grown")
-def v4_015_a_default_spec_that_cannot_be_computed(broken: BrokenTree) -> None:
-    def change(members: Members) -> None:
-        one = _expression(7, 1, "curve[3]", **{"partition-field-id": 1001})
-        members["expressions"].append(one)
-        members["partition-specs"].append({"spec-id": 1, "fields": [{"expr-id": 7}]})
-        members.update({"last-column-id": 7, "last-partition-id": 1001, "default-spec-id": 1})
-
-    broken.edit(change)
+@damage("grown", by=BrokenTree.edit)
+def v4_015_a_default_spec_that_cannot_be_computed(members: Members) -> None:
+    one = _expression(7, 1, "curve[3]", **{"partition-field-id": 1001})
+    members["expressions"].append(one)
+    members["partition-specs"].append({"spec-id": 1, "fields": [{"expr-id": 7}]})
+    members.update({"last-column-id": 7, "last-partition-id": 1001, "default-spec-id": 1})
 
 
 in_metadata(
@@ -442,8 +426,7 @@ def v4_032_two_snapshots_of_one_sequence_number(broken: BrokenTree) -> None:
 
 @damage("grown", "R-054 R-101 R-102")
 def v4_033_a_manifest_list_after_a_root(broken: BrokenTree) -> None:
-    head = broken.head()
-    _twin(broken, parent_snapshot_id=head["snapshot-id"], sequence_number=99)
+    _twin(broken, parent_snapshot_id=broken.head()["snapshot-id"], sequence_number=99)
     broken.edit(lambda metadata: metadata.update({"last-sequence-number": 99}))
 
 
@@ -555,12 +538,9 @@ in_root("v4_070_key_metadata", in_row(DATA, key_metadata=b"key"))
 # -- delete vectors over leaves -----------------------------------------------------------------
 
 
-@damage("grown", "V4-087")
-def v4_080_two_vectors_of_a_leaf(broken: BrokenTree) -> None:
-    def change(rows: list[Record]) -> None:
-        of(rows, BITMAP, DELETED)["tracking_info"]["status"] = EXISTING
-
-    broken.edit_root(change)
+@damage("grown", "V4-087", by=BrokenTree.edit_root)
+def v4_080_two_vectors_of_a_leaf(rows: list[Record]) -> None:
+    of(rows, BITMAP, DELETED)["tracking_info"]["status"] = EXISTING
 
 
 in_root(
@@ -596,20 +576,14 @@ def v4_085_a_vector_that_holds_less(broken: BrokenTree) -> None:
     )
 
 
-@damage("grown", "R-031 V4-087 V4-160 V4-120 V4-121 V4-122")
-def v4_086_a_replaced_vector_without_another(broken: BrokenTree) -> None:
-    def change(rows: list[Record]) -> list[Record]:
-        return [r for r in rows if r is not of(rows, BITMAP, ADDED)]
-
-    broken.edit_root(change)
+@damage("grown", "R-031 V4-087 V4-160 V4-120 V4-121 V4-122", by=BrokenTree.edit_root)
+def v4_086_a_replaced_vector_without_another(rows: list[Record]) -> list[Record]:
+    return [r for r in rows if r is not of(rows, BITMAP, ADDED)]
 
 
-@damage("grown")
-def v4_087_a_new_vector_without_the_old_one(broken: BrokenTree) -> None:
-    def change(rows: list[Record]) -> list[Record]:
-        return [r for r in rows if r is not of(rows, BITMAP, DELETED)]
-
-    broken.edit_root(change)
+@damage("grown", by=BrokenTree.edit_root)
+def v4_087_a_new_vector_without_the_old_one(rows: list[Record]) -> list[Record]:
+    return [r for r in rows if r is not of(rows, BITMAP, DELETED)]
 
 
 in_root("v4_088_a_vector_in_another_form", with_bitmap(list, in_runs, EXISTING), table="carried")
@@ -623,18 +597,15 @@ def v4_090_a_blob_of_another_cardinality(broken: BrokenTree) -> None:
     path.write_bytes(content.replace(b'"cardinality":"2"', b'"cardinality":"3"'))
 
 
-@damage("leaves", "R-031 V4-160 V4-106")
-def v4_091_a_vector_over_a_new_leaf(broken: BrokenTree) -> None:
-    def change(rows: list[Record]) -> list[Record]:
-        leaf = of(rows, DATA_LEAF, ADDED)
-        vector = dict.fromkeys(rows[0]) | {
-            "content_type": BITMAP, "file_format": "puffin", "partition_spec_id": 0,
-            "record_count": 1, "tracking_info": leaf["tracking_info"] | {"first_row_id": None},
-            "deletion_vector": {"inline_content": bitmap(0)}, "referenced_file": leaf["location"],
-        }  # fmt: skip
-        return [vector, *rows]
-
-    broken.edit_root(change)
+@damage("leaves", "R-031 V4-160 V4-106", by=BrokenTree.edit_root)
+def v4_091_a_vector_over_a_new_leaf(rows: list[Record]) -> list[Record]:
+    leaf = of(rows, DATA_LEAF, ADDED)
+    vector = dict.fromkeys(rows[0]) | {
+        "content_type": BITMAP, "file_format": "puffin", "partition_spec_id": 0,
+        "record_count": 1, "tracking_info": leaf["tracking_info"] | {"first_row_id": None},
+        "deletion_vector": {"inline_content": bitmap(0)}, "referenced_file": leaf["location"],
+    }  # fmt: skip
+    return [vector, *rows]
 
 
 in_leaf(
@@ -661,12 +632,9 @@ in_leaf(
 in_root("v4_103_a_leaf_of_another_size", in_row(DATA_LEAF, file_size_in_bytes=9))
 
 
-@damage("grown")
-def v4_104_another_lowest_sequence_number(broken: BrokenTree) -> None:
-    def change(rows: list[Record]) -> None:
-        of(rows, DATA_LEAF)["manifest_stats"]["min_sequence_number"] = 0
-
-    broken.edit_root(change)
+@damage("grown", by=BrokenTree.edit_root)
+def v4_104_another_lowest_sequence_number(rows: list[Record]) -> None:
+    of(rows, DATA_LEAF)["manifest_stats"]["min_sequence_number"] = 0
 
 
 in_leaf("v4_105_an_old_row_without_a_number", in_row(DATA, sequence_number=None))
@@ -821,14 +789,11 @@ def _no_partition(rows: list[Record]) -> None:
 in_leaf("v4_126_a_partition_that_deletes_need", _no_partition, "V4-141 V4-146", table="equality")
 
 
-@damage("grown", "R-031 V4-160")
-def v4_127_a_file_live_and_removed(broken: BrokenTree) -> None:
-    def change(rows: list[Record]) -> list[Record]:
-        gone = of(rows, DATA, DELETED)
-        number = gone["tracking_info"] | {"status": EXISTING, "snapshot_id": 1003}
-        return [*rows, gone | {"tracking_info": number}]
-
-    broken.edit_root(change)
+@damage("grown", "R-031 V4-160", by=BrokenTree.edit_root)
+def v4_127_a_file_live_and_removed(rows: list[Record]) -> list[Record]:
+    gone = of(rows, DATA, DELETED)
+    number = gone["tracking_info"] | {"status": EXISTING, "snapshot_id": 1003}
+    return [*rows, gone | {"tracking_info": number}]
 
 
 @damage("positions")
@@ -891,34 +856,25 @@ def v4_148_statistics_of_a_bitmap(broken: BrokenTree) -> None:
     broken.edit_root(in_row(BITMAP, content_stats=stats))
 
 
-@damage("day", "V4-146")
-def v4_149_a_day_that_does_not_follow(broken: BrokenTree) -> None:
-    def change(rows: list[Record]) -> None:
-        stats = of(rows, DATA)["content_stats"]["s4"]
-        stats.update(upper_bound=stats["lower_bound"], tight_bounds=True)
-        day = of(rows, DATA)["content_stats"]["s6"]
-        day.update(lower_bound=date(1999, 1, 1), upper_bound=date(1999, 1, 1))
-
-    broken.edit_leaf(change)
+@damage("day", "V4-146", by=BrokenTree.edit_leaf)
+def v4_149_a_day_that_does_not_follow(rows: list[Record]) -> None:
+    stats = of(rows, DATA)["content_stats"]["s4"]
+    stats.update(upper_bound=stats["lower_bound"], tight_bounds=True)
+    day = of(rows, DATA)["content_stats"]["s6"]
+    day.update(lower_bound=date(1999, 1, 1), upper_bound=date(1999, 1, 1))
 
 
 # -- across snapshots ---------------------------------------------------------------------------
 
 
-@damage("grown")
-def v4_160_a_file_gone_without_a_word(broken: BrokenTree) -> None:
-    def change(rows: list[Record]) -> list[Record]:
-        return [row for row in rows if row is not of(rows, DATA, DELETED)]
-
-    broken.edit_root(change)
+@damage("grown", by=BrokenTree.edit_root)
+def v4_160_a_file_gone_without_a_word(rows: list[Record]) -> list[Record]:
+    return [row for row in rows if row is not of(rows, DATA, DELETED)]
 
 
-@damage("grown", "R-031 V4-081 V4-114 V4-122")
-def v4_161_a_leaf_gone_with_its_files(broken: BrokenTree) -> None:
-    def change(rows: list[Record]) -> list[Record]:
-        return [row for row in rows if row["content_type"] != DATA_LEAF]
-
-    broken.edit_root(change)
+@damage("grown", "R-031 V4-081 V4-114 V4-122", by=BrokenTree.edit_root)
+def v4_161_a_leaf_gone_with_its_files(rows: list[Record]) -> list[Record]:
+    return [row for row in rows if row["content_type"] != DATA_LEAF]
 
 
 in_root(
@@ -992,8 +948,7 @@ def v4_182_a_file_of_bitmaps_that_is_gone(broken: BrokenTree) -> None:
 @damage("grown", level="files")
 def v4_183_a_removed_file_that_is_gone(broken: BrokenTree) -> None:
     gone = of(broken.rows(), DATA, DELETED)["location"]
-    members = broken.members()
-    head = members["current-snapshot-id"]
+    head = broken.members()["current-snapshot-id"]
     broken.edit(
         lambda m: m.update(snapshots=[s for s in m["snapshots"] if s["snapshot-id"] == head])
     )

@@ -8,7 +8,7 @@ import pytest
 
 from icectl.catalog.metadata_files import read_file
 from icectl.catalog.pointer import PointerCatalog, PointerState, SwapUncertain
-from icectl.catalog.protocol import Committed, Conflict, Unknown
+from icectl.catalog.protocol import CommitOutcome, Committed, Conflict, Unknown
 from icectl.env import SystemEnv
 from icectl.errors import Refused, StorageError, TableNotFound
 from icectl.format.metadata import TableMetadata
@@ -63,6 +63,17 @@ def catalog_of(entry: Entry) -> PointerCatalog:
     return PointerCatalog(entry, LocalStore(), FixedEnv(), "c.t")
 
 
+def committed(entry: Entry, swaps: Callable[[str], Conflict | None]) -> CommitOutcome:
+    """What a commit comes to whose swap goes so."""
+    catalog = catalog_of(entry)
+    loaded, entry.swaps = catalog.load(), swaps
+    return catalog.commit(loaded, (), UPDATES)
+
+
+def lost(_: str) -> None:
+    raise SwapUncertain("time-out")
+
+
 def files(entry: Entry) -> set[str]:
     return {path.name for path in Path(entry.location).parent.glob("*.metadata.json")}
 
@@ -80,9 +91,7 @@ def test_a_swap_that_landed_without_an_answer_is_committed(entry):
         entry.location = location
         raise SwapUncertain("time-out")
 
-    entry.swaps = swaps
-    catalog = catalog_of(entry)
-    outcome = catalog.commit(catalog.load(), (), UPDATES)
+    outcome = committed(entry, swaps)
     assert isinstance(outcome, Committed)
     assert outcome.table.metadata.properties["a"] == "b"
 
@@ -93,9 +102,7 @@ def test_so_is_one_that_another_commit_has_followed(entry):
         another_commit(entry)
         raise SwapUncertain("time-out")
 
-    entry.swaps = swaps
-    catalog = catalog_of(entry)
-    outcome = catalog.commit(catalog.load(), (), UPDATES)
+    outcome = committed(entry, swaps)
     assert isinstance(outcome, Committed)
     assert outcome.table.metadata_location == entry.location
     assert {"a", "other"} <= set(outcome.table.metadata.properties)
@@ -109,33 +116,20 @@ def test_a_swap_that_lost_is_a_conflict_and_leaves_no_file(entry, *, answered):
             return Conflict("another was faster")
         raise SwapUncertain("time-out")
 
-    entry.swaps = swaps
-    catalog = catalog_of(entry)
     before = files(entry)
-    outcome = catalog.commit(catalog.load(), (), UPDATES)
-    assert isinstance(outcome, Conflict)
+    assert isinstance(committed(entry, swaps), Conflict)
     assert files(entry) == before | {Path(entry.location).name}
 
 
 def test_a_swap_that_cannot_come_any_more_is_a_conflict(entry):
-    def swaps(_: str) -> None:
-        raise SwapUncertain("time-out")
-
-    entry.swaps = swaps
-    catalog = catalog_of(entry)
     before = files(entry)
-    assert isinstance(catalog.commit(catalog.load(), (), UPDATES), Conflict)
+    assert isinstance(committed(entry, lost), Conflict)
     assert files(entry) == before
 
 
 def test_a_swap_that_may_still_come_is_unknown_and_its_file_stays(entry):
-    def swaps(_: str) -> None:
-        raise SwapUncertain("time-out")
-
-    entry.swaps, entry.is_settled = swaps, False
-    catalog = catalog_of(entry)
-    before = files(entry)
-    outcome = catalog.commit(catalog.load(), (), UPDATES)
+    entry.is_settled, before = False, files(entry)
+    outcome = committed(entry, lost)
     assert isinstance(outcome, Unknown)
     assert outcome.reason == "time-out"
     assert files(entry) == before | {Path(outcome.metadata_location).name}
@@ -147,9 +141,7 @@ def test_so_is_one_that_cannot_be_looked_for(entry, error):
         entry.error = error
         raise SwapUncertain("time-out")
 
-    entry.swaps = swaps
-    catalog = catalog_of(entry)
-    outcome = catalog.commit(catalog.load(), (), UPDATES)
+    outcome = committed(entry, swaps)
     assert isinstance(outcome, Unknown)
     assert Path(outcome.metadata_location).exists()
 
@@ -163,27 +155,23 @@ def test_so_is_one_whose_trace_the_log_has_lost(entry):
     catalog = catalog_of(entry)
     keep_one = [SetProperties({"write.metadata.previous-versions-max": "1"})]
     assert isinstance(catalog.commit(catalog.load(), (), keep_one), Committed)
-    entry.swaps = swaps
-    assert isinstance(catalog.commit(catalog.load(), (), UPDATES), Unknown)
+    assert isinstance(committed(entry, swaps), Unknown)
 
 
 def test_an_error_before_the_swap_leaves_no_file(entry):
     def swaps(_: str) -> None:
         raise StorageError("denied")
 
-    entry.swaps = swaps
-    catalog = catalog_of(entry)
     before = files(entry)
     with pytest.raises(StorageError, match="denied"):
-        catalog.commit(catalog.load(), (), UPDATES)
+        committed(entry, swaps)
     assert files(entry) == before
 
 
 def test_a_pointer_that_has_moved_or_a_requirement_that_fails_is_a_conflict(entry):
     catalog = catalog_of(entry)
     base = catalog.load()
-    unmet = catalog.commit(base, [AssertRefSnapshotId("main", 1)], UPDATES)
-    assert isinstance(unmet, Conflict)
+    assert isinstance(catalog.commit(base, [AssertRefSnapshotId("main", 1)], UPDATES), Conflict)
     another_commit(entry)
     moved = catalog.commit(base, (), UPDATES)
     assert isinstance(moved, Conflict)

@@ -106,12 +106,10 @@ def test_r140_sketches_count_the_values_of_each_column(table, analyze):
     planned = result(analyze(table.location, "--dry-run", "--json"))
     assert {column["ndv"] for column in planned["columns"]} == {None}
     assert "statistics" not in members(table) or not members(table)["statistics"]
-    counted = counts(analyze(table.location, "--json"))
-    assert counted["id"] == 40
+    assert counts(analyze(table.location, "--json"))["id"] == 40
     assert stored(table) == distinct(table)
     assert (read_rows(members(table)), members(table)["snapshots"]) == before
-    again = analyze(table.location, "--json")
-    assert again.document["status"] == "nothing-to-do"
+    assert analyze(table.location, "--json").document["status"] == "nothing-to-do"
     assert analyze(table.location, "--check").code == 0
 
 
@@ -123,8 +121,7 @@ def test_r142_partitions_are_counted(table, analyze):
     assert written["partitions"]["count"] == len(rows)
     values = [tuple(row["partition"].values()) for row in rows]
     assert values == sorted(values, key=lambda key: tuple((part is not None, part) for part in key))
-    live = table.live()
-    data = [row for row in live if not row["content"]]
+    data = [row for row in table.live() if not row["content"]]
     assert sum(row["data_record_count"] for row in rows) == sum(r["record_count"] for r in data)
     assert sum(row["data_file_count"] for row in rows) == len(data)
     assert sum(row["position_delete_record_count"] for row in rows) == 2
@@ -166,8 +163,7 @@ def test_statistics_of_the_same_rows_are_named_again(table, analyze, prepared):
         table.location, "--engine", "local", "--rewrite-all"
     )
     assert compacted.code == 0
-    written = result(analyze(table.location, "--json"))
-    assert written["read_bytes"] == 0
+    assert result(analyze(table.location, "--json"))["read_bytes"] == 0
     head = members(table)["current-snapshot-id"]
     (after,) = [item for item in members(table)["statistics"] if item["snapshot-id"] == head]
     assert after == {**before, "snapshot-id": head}
@@ -196,8 +192,7 @@ def test_statistics_stay_with_rows_that_stay_the_same(table, analyze, prepared, 
     head = members(table)["current-snapshot-id"]
     assert head != before["snapshot-id"]
     assert members(table)["statistics"] == [before, {**before, "snapshot-id": head}]
-    kept = result(analyze(table.location, "--only", "columns", "--check", "--json"))
-    assert kept["current"]
+    assert result(analyze(table.location, "--only", "columns", "--check", "--json"))["current"]
     assert prepared("validate", FixedEnv(NOW_MS))(table.location).code == 0
 
 
@@ -467,8 +462,7 @@ def test_deleted_rows_count_unless_they_must_not(table, analyze, kind):
 def test_other_blobs_are_kept_byte_for_byte(table, analyze):
     analyze(table.location)
     found = members(table)
-    entry = found["statistics"][0]
-    path = Path(entry["statistics-path"])
+    path = Path(found["statistics"][0]["statistics-path"])
     content = path.read_bytes()
     blobs = [
         NewBlob(
@@ -604,17 +598,8 @@ def test_columns_that_have_no_sketch_are_named(table, analyze):
 
 
 def test_an_empty_table_has_nothing_to_count(tmp_path, analyze):
-    empty = TableBuilder(tmp_path / "t", format_version=2)
-    ended = analyze(empty.location)
+    ended = analyze(TableBuilder(tmp_path / "t", format_version=2).location)
     assert (ended.code, ended.out) == (0, "nothing to do: the table is empty\n")
-
-
-def test_a_saved_plan_is_applied(table, analyze, prepared, tmp_path):
-    plan = tmp_path / "plan.json"
-    assert analyze(table.location, "-n", "--save-plan", plan).code == 0
-    applied = prepared("apply", FixedEnv(NOW_MS))(plan)
-    assert applied.code == 0, applied.err
-    assert stored(table) == distinct(table)
 
 
 def check_of_statistics(table: TableBuilder, prepared: Callable[[str, Env], Run]) -> dict[str, Any]:
@@ -695,8 +680,7 @@ def test_no_expiry_takes_the_statistics_that_new_ones_build_on(table, analyze, p
     assert analyze(table.location, "--columns", "id", "--only", "columns").code == 0
     table.follow()
     table.append([500])
-    steps = nightly(table, prepared, policy)
-    assert steps == {"analyze": "done", "expire-snapshots": "done"}
+    assert nightly(table, prepared, policy) == {"analyze": "done", "expire-snapshots": "done"}
     assert stored(table) == {1: 41}
     (snapshot,) = members(table)["snapshots"]
     assert snapshot["snapshot-id"] == members(table)["current-snapshot-id"]
@@ -715,8 +699,7 @@ def test_damaged_statistics_are_computed_again_and_stop_no_other_step(
     path = Path(entry["statistics-path"])
     path.write_bytes(path.read_bytes()[:-1])
     table.append([500])
-    steps = nightly(table, prepared, policy)
-    assert steps == {"analyze": "done", "expire-snapshots": "done"}
+    assert nightly(table, prepared, policy) == {"analyze": "done", "expire-snapshots": "done"}
     assert stored(table) == {1: 41}
 
 

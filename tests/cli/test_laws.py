@@ -34,6 +34,26 @@ def test_a_command_does_its_work_once_and_leaves_a_sound_table(name, tmp_path):
     files = subject.contents()
     code, document = subject.run()
     assert (code, document["status"]) == (0, "nothing-to-do")
+    assert run([*subject.words, "--dry-run", "--check"])[0] == 0
+    assert subject.contents() == files
+
+
+ASKING = {
+    "erase", "expire-rows", "expire-snapshots", "migrate-v1-v2", "remove-orphans", "repair",
+    "upgrade-to-v3", "upgrade-to-v4",
+}  # fmt: skip
+"""Commands that ask before they change one table."""
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_a_check_and_a_run_that_nobody_confirms_change_nothing(name, tmp_path):
+    subject = subject_of(name, tmp_path)
+    files = subject.contents()
+    code, document = run([*subject.words, "--check"])
+    assert (code, document["status"], document["dry_run"]) == (4, "planned", True)
+    if subject.words[0] in ASKING:
+        code, document = run([word for word in subject.words if word != "--yes"])
+        assert (code, document["error"]["id"]) == (2, "confirmation-needed")
     assert subject.contents() == files
 
 

@@ -137,11 +137,3 @@ def test_a_property_that_changes_meanwhile_ends_the_run(table, properties, monke
     ended = properties(table.location, "set", "owner=bob")
     assert (ended.code, "another writer has changed" in ended.err) == (11, True), ended.err
     assert stored(table)["owner"] == "eve"
-
-
-def test_a_saved_plan_is_applied(table, properties, tmp_path):
-    plan = str(tmp_path / "plan.json")
-    words = ("set", "owner=bob", "--dry-run", "--save-plan", plan)
-    assert properties(table.location, *words).code == 0
-    applied = properties(plan, command="apply")
-    assert (applied.code, stored(table)["owner"]) == (0, "bob"), applied.err

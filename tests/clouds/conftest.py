@@ -3,12 +3,15 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.s3.conftest import NUMBERS, Bucket
 from tests.s3.test_commits import COMMITTING
+from tests.stores.azure_server import Azurite
+from tests.stores.gcs_server import FakeGcs
 
 
 @dataclass(frozen=True)
@@ -51,34 +54,22 @@ class CloudBucket(Bucket):
         return target
 
 
+def bucket_of(server: Azurite | FakeGcs, name: str, directory: Path, root: str) -> CloudBucket:
+    means = [partial(means, name) for means in (server.put, server.get, server.keys)]
+    return CloudBucket(server, name, directory, root, tuple(server.options.items()), *means)
+
+
 def azure_bucket(request: pytest.FixtureRequest, directory: Path) -> CloudBucket:
     server, name = request.getfixturevalue("azurite"), f"tables-{next(NUMBERS)}"
     server.create_container(name)
-    return CloudBucket(
-        server,
-        name,
-        directory,
-        f"abfss://{name}@{server.account}.dfs.core.windows.net",
-        tuple(server.options.items()),
-        lambda key, content: server.put(name, key, content),
-        lambda key: server.get(name, key),
-        lambda prefix: server.keys(name, prefix),
-    )
+    root = f"abfss://{name}@{server.account}.dfs.core.windows.net"
+    return bucket_of(server, name, directory, root)
 
 
 def gcs_bucket(request: pytest.FixtureRequest, directory: Path) -> CloudBucket:
     server, name = request.getfixturevalue("fake_gcs"), f"tables-{next(NUMBERS)}"
     server.create_bucket(name)
-    return CloudBucket(
-        server,
-        name,
-        directory,
-        f"gs://{name}",
-        tuple(server.options.items()),
-        lambda key, content: server.put(name, key, content),
-        lambda key: server.get(name, key),
-        lambda prefix: server.keys(name, prefix),
-    )
+    return bucket_of(server, name, directory, f"gs://{name}")
 
 
 def hdfs_bucket(request: pytest.FixtureRequest, directory: Path) -> CloudBucket:

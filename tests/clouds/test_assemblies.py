@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from icectl.errors import StorageError
 from icectl.storage.new_files import PROBE, create_own
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.store import CopyRefused
+from tests.stores.assemblies import assemble_of_replaced, assembled, begun
 from tests.stores.azure_server import KEY, Azurite, CopyingFront, account_signature
 from tests.stores.failing_proxy import handler, told
 from tests.stores.fixed_env import FixedEnv
@@ -50,25 +52,10 @@ class Blobs:
             self.server.put(self.name, key, CONTENT[key])
 
     def made_of(self, *parts: Any, options: dict[str, str] | None = None) -> bytes:
-        """Assemble a blob of bytes and ranges, and return what ought to be in it."""
         store = self.store
         if options is not None:
             store = open_store(StorageOptions(options, concurrency=4), self.env)
-        assembling = store.assemble(f"{self.root}/new")
-        assert assembling is not None
-        expected = b""
-        with assembling as assembly:
-            for key in {part[0] for part in parts if not isinstance(part, bytes)}:
-                assert assembly.open(f"{self.root}/{key}").seek(0, 2) == SIZES[key]
-            for part in parts:
-                if isinstance(part, bytes):
-                    assembly.write(part)
-                    expected += part
-                else:
-                    key, start, end = part
-                    assembly.copy(f"{self.root}/{key}", start, end)
-                    expected += CONTENT[key][start:end]
-        return expected
+        return assembled(store, self.root, "new", CONTENT, parts)
 
     def stored(self) -> bytes:
         return self.server.get(self.name, "new")
@@ -112,24 +99,12 @@ def test_ranges_are_copied_by_the_storage_and_shorter_ones_pass_here(blobs):
     assert blobs.counts == {"HEAD": 2, "GET": 3, "block": 2, "commit": 1}
 
 
-def test_a_source_that_is_written_over_is_told(blobs):
-    for read in (True, False):
-        assembling = blobs.store.assemble(f"{blobs.root}/new")
-        assert assembling is not None
-
-        def use(assembling: Any = assembling, *, read: bool = read) -> None:
-            """Use a blob that another has taken the place of."""
-            with assembling as assembly:
-                file = assembly.open(f"{blobs.root}/large")
-                blobs.server.put(blobs.name, "large", bytes(SIZES["large"]))
-                if read:
-                    file.read(10)
-                else:
-                    assembly.copy(f"{blobs.root}/large", 0, SIZES["large"])
-
-        with pytest.raises(StorageError, match="was replaced during the run"):
-            use()
-        assert blobs.keys() == {"large", "small", "tiny"}
+@pytest.mark.parametrize("read", [True, False])
+def test_a_source_that_is_written_over_is_told(blobs, read):
+    replace = partial(blobs.server.put, blobs.name, "large", bytes(SIZES["large"]))
+    with pytest.raises(StorageError, match="was replaced during the run"):
+        assemble_of_replaced(blobs.store, blobs.root, dict([LARGE[::2]]), replace, read=read)
+    assert blobs.keys() == {"large", "small", "tiny"}
 
 
 FAILURES = [
@@ -215,9 +190,8 @@ def test_nothing_is_copied_without_credentials_to_sign_with(blobs):
 
 
 def test_files_of_other_containers_are_not_copied_by_the_storage(blobs):
-    assembling = blobs.store.assemble(f"{blobs.root}/new")
-    assert assembling is not None
-    with pytest.raises(CopyRefused, match="another bucket"), assembling as assembly:
+    new = begun(blobs.store, f"{blobs.root}/new")
+    with pytest.raises(CopyRefused, match="another bucket"), new as assembly:
         assembly.open(blobs.root.replace("//", "//other-") + "/large")
 
 

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from icectl.storage.buckets.client import PlainAnswer
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.store import CopyRefused
 from tests.builders.expiry import NOW_MS
+from tests.stores.assemblies import assemble_of_replaced, assembled, begun
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.gcs_server import FakeGcs
 from tests.stores.merges import Inputs, merge
@@ -42,18 +44,10 @@ class Objects:
             server.put(self.name, key, content)
         server.requests.clear()
 
-    def made_of(self, *keys: str, end: bytes = b"end") -> bytes:
+    def made_of(self, *keys: str) -> bytes:
         """Compose an object of others and bytes, and return what ought to be in it."""
-        assembling = self.store.assemble(f"{self.root}/d=1/new")
-        assert assembling is not None
-        with assembling as assembly:
-            assert assembly.copies_whole
-            for key in dict.fromkeys(keys):
-                assert assembly.open(f"{self.root}/{key}").seek(0, 2) == SIZES[key]
-            for key in keys:
-                assembly.copy(f"{self.root}/{key}", 0, SIZES[key])
-            assembly.write(end)
-        return b"".join(CONTENT[key] for key in keys) + end
+        parts = [*((key, 0, SIZES[key]) for key in keys), b"end"]
+        return assembled(self.store, self.root, "d=1/new", CONTENT, parts, whole=True)
 
     def stored(self) -> bytes:
         return self.server.get(self.name, "d=1/new")
@@ -137,33 +131,18 @@ def test_an_object_whose_making_ends_at_any_request_has_no_other_name(objects, c
     assert objects.keys() - set(SIZES) <= {"d=1/new"}
 
 
-@pytest.mark.parametrize("when", ["read", "composed"])
-def test_a_source_that_is_written_over_is_told(objects, when):
-    assembling = objects.store.assemble(f"{objects.root}/new")
-    assert assembling is not None
-
-    def use() -> None:
-        """Use an object that another has taken the place of."""
-        with assembling as assembly:
-            files = {key: assembly.open(f"{objects.root}/{key}") for key in SIZES}
-            objects.server.put(objects.name, "large", bytes(SIZES["large"]))
-            if when == "read":
-                files["large"].read(10)
-            for key, size in SIZES.items():
-                assembly.copy(f"{objects.root}/{key}", 0, size)
-
+@pytest.mark.parametrize("read", [True, False])
+def test_a_source_that_is_written_over_is_told(objects, read):
+    replace = partial(objects.server.put, objects.name, "large", bytes(SIZES["large"]))
     with pytest.raises(StorageError, match="large was replaced during the run"):
-        use()
+        assemble_of_replaced(objects.store, objects.root, SIZES, replace, read=read)
     assert objects.keys() == set(SIZES)
 
 
 def test_a_source_that_is_gone_is_named(objects):
-    assembling = objects.store.assemble(f"{objects.root}/new")
-    assert assembling is not None
-
     def use() -> None:
         """Use an object that another has removed."""
-        with assembling as assembly:
+        with begun(objects.store, f"{objects.root}/new") as assembly:
             assembly.open(f"{objects.root}/large")
             assembly.open(f"{objects.root}/small")
             objects.store.remove([f"{objects.root}/small"])
@@ -194,12 +173,9 @@ def test_what_does_not_compose_is_found_out(objects, status):
     ("start", "end", "before"), [(0, 5, b""), (1, 1000, b""), (0, 1000, b"bytes")]
 )
 def test_ranges_are_not_copied(objects, start, end, before):
-    assembling = objects.store.assemble(f"{objects.root}/new")
-    assert assembling is not None
-
     def use() -> None:
         """Ask for a range, or for a file behind bytes."""
-        with assembling as assembly:
+        with begun(objects.store, f"{objects.root}/new") as assembly:
             assembly.open(f"{objects.root}/small")
             assembly.write(before)
             assembly.copy(f"{objects.root}/small", start, end)
@@ -210,9 +186,8 @@ def test_ranges_are_not_copied(objects, start, end, before):
 
 
 def test_files_of_other_buckets_are_not_composed(objects):
-    assembling = objects.store.assemble(f"{objects.root}/new")
-    assert assembling is not None
-    with pytest.raises(CopyRefused, match="another bucket"), assembling as assembly:
+    new = begun(objects.store, f"{objects.root}/new")
+    with pytest.raises(CopyRefused, match="another bucket"), new as assembly:
         assembly.open("gs://elsewhere/a")
 
 

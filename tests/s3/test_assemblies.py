@@ -12,6 +12,7 @@ from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.s3fs import LEAST_PART_BYTES as LEAST
 from icectl.storage.store import CopyRefused
 from tests.s3.conftest import Bucket
+from tests.stores.assemblies import assemble_of_replaced, assembled, begun
 from tests.stores.failing_proxy import told
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.merges import merge
@@ -59,22 +60,7 @@ class Objects:
         return sync(self.filesystem.loop, call, *args, **kwargs)
 
     def made_of(self, *parts: Any) -> bytes:
-        """Assemble an object of bytes and ranges, and return what ought to be in it."""
-        expected = b""
-        assembling = self.store.assemble(f"{self.root}/new")
-        assert assembling is not None
-        with assembling as assembly:
-            for key in {part[0] for part in parts if not isinstance(part, bytes)}:
-                assert assembly.open(f"{self.root}/{key}").seek(0, 2) == SIZES[key]
-            for part in parts:
-                if isinstance(part, bytes):
-                    assembly.write(part)
-                    expected += part
-                else:
-                    key, start, end = part
-                    assembly.copy(f"{self.root}/{key}", start, end)
-                    expected += CONTENT[key][start:end]
-        return expected
+        return assembled(self.store, self.root, "new", CONTENT, parts)
 
     def stored(self) -> bytes:
         return self.client.get_object(Bucket=self.bucket, Key="new")["Body"].read()
@@ -149,18 +135,11 @@ def test_encryption_goes_with_the_upload_and_who_pays_with_every_request(moto_se
 
 
 def test_a_source_that_is_written_over_is_told(objects):
-    assembling = objects.store.assemble(f"{objects.root}/new")
-    assert assembling is not None
-
-    def read() -> None:
-        """Read an object that another has taken the place of."""
-        with assembling as assembly:
-            file = assembly.open(f"{objects.root}/large")
-            objects.client.put_object(Bucket=objects.bucket, Key="large", Body=bytes(LEAST))
-            file.read(10)
+    def replace() -> None:
+        objects.client.put_object(Bucket=objects.bucket, Key="large", Body=bytes(LEAST))
 
     with pytest.raises(StorageError, match="was replaced during the run"):
-        read()
+        assemble_of_replaced(objects.store, objects.root, SIZES, replace, read=True)
     assert objects.left() == ([], set(SIZES))
 
 
@@ -195,9 +174,8 @@ def test_an_object_that_is_there_already_is_not_overwritten(objects):
 
 
 def test_files_of_other_buckets_are_not_copied_by_the_storage(objects):
-    assembling = objects.store.assemble(f"{objects.root}/new")
-    assert assembling is not None
-    with pytest.raises(CopyRefused, match="another bucket"), assembling as assembly:
+    new = begun(objects.store, f"{objects.root}/new")
+    with pytest.raises(CopyRefused, match="another bucket"), new as assembly:
         assembly.open("s3://elsewhere/a")
     assert objects.store.assemble("/tmp/a") is None
 
