@@ -115,8 +115,7 @@ def _of_parquet(content: bytes) -> Iterator[tuple[str, bytes]]:
             if statistics is not None and statistics.has_min_max:
                 yield "statistics", _flat([statistics.min_raw, statistics.max_raw])
     # Entries of dictionaries that no row has are in no value.
-    by_dictionary = pq.ParquetFile(BytesIO(content), read_dictionary=texts)
-    for file in (plain, by_dictionary):
+    for file in (plain, pq.ParquetFile(BytesIO(content), read_dictionary=texts)):
         for group in range(metadata.num_row_groups):
             for values in file.read_row_group(group).columns:
                 for array in values.chunks:
@@ -214,8 +213,7 @@ def _message(stored: bytes) -> dict[int, list[Any]]:
 
 
 def _of_puffin(content: bytes) -> Iterator[tuple[str, bytes]]:
-    size = int.from_bytes(content[-12:-8], "little")
-    payload = content[-12 - size : -12]
+    payload = content[-12 - int.from_bytes(content[-12:-8], "little") : -12]
     if content[-8] & 1:
         payload = bytes(cramjam.lz4.decompress(payload))
     footer = json.loads(payload)

@@ -48,8 +48,7 @@ def options(**chosen: Any) -> Callable[[TableMetadata], CompactOptions]:
     """Options that fit built tables."""
 
     def made(metadata: TableMetadata) -> CompactOptions:
-        plain = CompactOptions(SIZES, metadata.default_spec_id, min_input_files=2)
-        return replace(plain, **chosen)
+        return replace(CompactOptions(SIZES, metadata.default_spec_id, min_input_files=2), **chosen)
 
     return made
 

@@ -95,8 +95,7 @@ class MemoryFiles:
     ) -> SourceFile:
         """Store rows as a data file of sequence number 1, unless told otherwise."""
         self.content[location] = stored(table, file_format)
-        facts = {"sequence_number": 1, **source}
-        return SourceFile(location, file_format, table.num_rows, **facts)
+        return SourceFile(location, file_format, table.num_rows, **{"sequence_number": 1, **source})
 
     def rows(self, location: str) -> list[dict[str, Any]]:
         """The rows of a Parquet file as pyarrow reads them."""

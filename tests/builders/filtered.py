@@ -174,8 +174,7 @@ def spread(catalog: SqlCatalog, chosen: Sequence[str], properties: Mapping[str, 
     """
     columns = {name: ALL[name] for name in chosen}
     by_file = PartitionSpec(PartitionField(_FILE_ID, 1000, IdentityTransform(), _FILE))
-    file_column = NestedField(_FILE_ID, _FILE, IntegerType())
-    schema = Schema(file_column, *_schema(columns).fields)
+    schema = Schema(NestedField(_FILE_ID, _FILE, IntegerType()), *_schema(columns).fields)
     table = catalog.create_table("db.t", schema, partition_spec=by_file)
     for file in range(FILES):
         if file == FILES // 2:
@@ -255,8 +254,7 @@ def _with_nanoseconds(field: pa.Field) -> pa.Field:
 
 def names(columns: Mapping[str, Column] = COLUMNS) -> dict[str, Column]:
     """All columns by the names that queries have for them."""
-    inside = {f"{_HELD_BY}.{name}": column for name, column in columns.items()}
-    return {**columns, **inside}
+    return {**columns, **{f"{_HELD_BY}.{name}": column for name, column in columns.items()}}
 
 
 def conditions(columns: Iterable[str], operators: Iterable[str]) -> list[str]:
@@ -325,8 +323,7 @@ def _schema(columns: Mapping[str, Column]) -> Schema:
     plain = [NestedField(next(ids), name, kind, required=False) for name, kind in first.items()]
     holder = next(ids)
     inside = [NestedField(next(ids), name, kind, required=False) for name, kind in first.items()]
-    held = NestedField(holder, _HELD_BY, StructType(*inside), required=False)
-    return Schema(*plain, held)
+    return Schema(*plain, NestedField(holder, _HELD_BY, StructType(*inside), required=False))
 
 
 def _rows(table: Table, *, in_turns: bool) -> pa.Table:

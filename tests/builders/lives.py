@@ -112,8 +112,7 @@ class Life:
 
     def step(self, what: str, branch: str, how: Any) -> None:
         """Do one thing to all tables, where it can be done."""
-        first = self.tables[0]
-        branch = branch if branch in first.metadata.refs else "main"
+        branch = branch if branch in self.tables[0].metadata.refs else "main"
         if what in COMMANDS:
             on = ("--branch", branch) if what in _OF_BRANCHES else ()
             for table in self.tables:

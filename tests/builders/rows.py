@@ -140,8 +140,7 @@ def live_entries(snapshot: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _avro_entries(location: str, number: int, spec: int) -> Iterator[tuple[int, dict[str, Any]]]:
     """(position, live entry) of a manifest that a list names, in Avro or in Parquet."""
-    is_parquet = location.endswith(".parquet")
-    entries = _parquet(location, "") if is_parquet else read_avro(location)
+    entries = _parquet(location, "") if location.endswith(".parquet") else read_avro(location)
     for at, entry in enumerate(entries):
         if entry["status"] == 2:
             continue
@@ -167,8 +166,7 @@ def _tree_entries(snapshot: dict[str, Any]) -> Iterator[dict[str, Any]]:
             gone = dead.get(local(row["location"]), set())
             number_of_leaf = tracked["sequence_number"]
             if row["file_format"] == "avro":
-                spec = row["partition_spec_id"]
-                found = _avro_entries(row["location"], number_of_leaf, spec)
+                found = _avro_entries(row["location"], number_of_leaf, row["partition_spec_id"])
             else:
                 leaf = enumerate(_parquet(row["location"], base))
                 found = (

@@ -113,8 +113,7 @@ class Scenario:
 
     def number(self, snapshot: str) -> int:
         """The sequence number of a snapshot; its id is 100 more."""
-        names = [one["snapshot"] for one in self.snapshots]
-        return names.index(snapshot) + 1
+        return [one["snapshot"] for one in self.snapshots].index(snapshot) + 1
 
     def added_in(self, name: str) -> int:
         """The sequence number of the snapshot that added a file."""

@@ -323,8 +323,7 @@ class TableBuilder:
 
     def reschema(self, schema: Schema) -> None:
         """Make another schema of the same columns current; new files have those of SCHEMA."""
-        schemas = (*self.metadata.schemas, schema)
-        self._replace(schemas=schemas, current_schema_id=schema.schema_id)
+        self._replace(schemas=(*self.metadata.schemas, schema), current_schema_id=schema.schema_id)
 
     def ids(self, branch: str = "main") -> frozenset[int]:
         """Row ids that a branch shows now."""
@@ -415,8 +414,7 @@ class TableBuilder:
         schema = Schema(0, SCHEMA.fields[:1])
         columns = pa.table({"id": ids}, schema=arrow_schema(schema))
         made = _parquet(columns, schema, self.row_group_rows)
-        content = Content.EQUALITY_DELETES
-        row = self._write_parquet(made, location, path, values, content, spec_id)
+        row = self._write_parquet(made, location, path, values, Content.EQUALITY_DELETES, spec_id)
         return row | {"equality_ids": [1]}
 
     def _write_dvs(self, ids: set[int], branch: str) -> tuple[list[EntryRow], set[tuple[str, Any]]]:

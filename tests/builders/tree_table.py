@@ -60,8 +60,7 @@ def add_files(
     added = Entries(pa.Table.from_pylist(entries, schema=_SCHEMA))
 
     def change(facts: TreeSchema, _: ParentState) -> TreeChange:
-        made = tree_rows(facts, added, 0)
-        return TreeChange(made, removed)
+        return TreeChange(tree_rows(facts, added, 0), removed)
 
     commit_change(directory, env, change)
 

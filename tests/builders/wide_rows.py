@@ -91,8 +91,7 @@ def _pieces(case: Case) -> Iterator[tuple[pa.Array, pa.Array]]:
     while left > 0:
         rows = max(1, min(left, _PIECE_BYTES) // (case.width * per_row))
         left -= rows * case.width * per_row
-        codes = (np.arange(rows * per_row) % len(texts)).astype(np.int32)
-        column = _encoded(texts, codes)
+        column = _encoded(texts, (np.arange(rows * per_row) % len(texts)).astype(np.int32))
         if per_row > 1:
             column = pa.ListArray.from_arrays(np.arange(0, rows * 4 + 1, 4, np.int32), column)
         yield pa.array(range(number, number + rows)), column

@@ -39,8 +39,7 @@ class Nessie:
     def branch(self, name: str) -> None:
         """Make a branch of all tables as they are on `main`."""
         api = self.uri.replace("/iceberg", "/api/v2/trees")
-        main = ask(api, "/main")["reference"]
-        body = {"type": "BRANCH", "name": "main", "hash": main["hash"]}
+        body = {"type": "BRANCH", "name": "main", "hash": ask(api, "/main")["reference"]["hash"]}
         ask(api, f"?name={name}&type=BRANCH", body)
 
     @contextmanager

@@ -203,8 +203,7 @@ def register(
     """Make a table of a metadata file known to a server."""
     for depth in range(1, len(namespace) + 1):
         with suppress(urllib.error.HTTPError):  # it is there
-            body = {"namespace": list(namespace[:depth]), "properties": {}}
-            ask(uri, "/v1/namespaces", body)
+            ask(uri, "/v1/namespaces", {"namespace": list(namespace[:depth]), "properties": {}})
     location = {"name": name, "metadata-location": metadata_location}
     ask(uri, f"/v1/namespaces/{_encoded(namespace)}/register", location)
 
@@ -298,5 +297,4 @@ def rest_server(uri: str, folder: Path) -> Iterator[RestServer]:
     with python_server(partial(pass_on, uri)) as proxy, pytest.MonkeyPatch.context() as patch:
         # The server dates what it commits by a clock of its own.
         patch.setattr(changing, "NOW_MS", time.time_ns() // 1_000_000)
-        properties = {"type": "rest", "uri": proxy.uri}
-        yield RestServer(properties, folder / "warehouse", uri, proxy)
+        yield RestServer({"type": "rest", "uri": proxy.uri}, folder / "warehouse", uri, proxy)

@@ -224,8 +224,7 @@ def test_orphans_are_left_where_another_table_of_the_catalog_has_its_data(server
     if server.properties["type"] in ("glue", "hive"):
         pytest.skip("what is registered there does not tell the properties of tables")
     directory = table()
-    elsewhere = filled_table(tmp_path / "elsewhere", range(3))
-    newest = max(elsewhere.directory.glob("metadata/*.json"))
+    newest = max(filled_table(tmp_path / "elsewhere", range(3)).directory.glob("metadata/*.json"))
     members = json.loads(newest.read_bytes())
     lost = stray(directory / "data/of-u", "lost.parquet", days=7)
     for name, folder, code in (
@@ -279,8 +278,7 @@ def test_files_go_where_the_table_says_and_orphans_are_found_there(server, table
     assert rows(server) == before
     assert set(directory.rglob("*")) <= old
     partitions = {path.parent.relative_to(data).parts for path in data.rglob("*.parquet")}
-    hashed = {bool(re.fullmatch("[01]{4}", parts[0])) for parts in partitions}
-    assert hashed == {spread}
+    assert {bool(re.fullmatch("[01]{4}", parts[0])) for parts in partitions} == {spread}
     assert {path.suffix for path in metadata.iterdir()} == {".avro", ".json"}
     assert {path.suffix for path in data.rglob("*") if path.is_file()} == {".parquet"}
     code, document = on(server, ["validate", TABLE, "--json"])

@@ -89,8 +89,7 @@ def test_a_change_between_reading_and_updating_is_a_conflict(glue):
     code, document = on(glue, "compact", *COMPACT)
     assert code == 0, document
     assert len(updates(glue)) == 3
-    metadata = read_metadata(local(glue.current("t")))
-    assert metadata["refs"]["keep"]["snapshot-id"] == oldest
+    assert read_metadata(local(glue.current("t")))["refs"]["keep"]["snapshot-id"] == oldest
     assert rows(glue) == before
 
 

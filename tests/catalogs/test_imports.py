@@ -35,5 +35,4 @@ def test_a_table_by_name_imports_what_its_catalog_needs(request, server):
     )
     assert ended.returncode == 0, ended.stderr
     loaded = set(eval(ended.stdout.splitlines()[-1]))
-    kind = request.node.callspec.params["server"]
-    assert loaded & HEAVY == NEEDED.get(kind, set())
+    assert loaded & HEAVY == NEEDED.get(request.node.callspec.params["server"], set())

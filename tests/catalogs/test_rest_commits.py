@@ -22,8 +22,7 @@ from tests.catalogs.rest_servers import Reply, Seen, refusal
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Iterator[Fake]:
-    built = aged_table(tmp_path)
-    with fake(current_metadata(built.table.directory)) as served:
+    with fake(current_metadata(aged_table(tmp_path).table.directory)) as served:
         yield served
 
 
@@ -361,8 +360,7 @@ def test_what_the_server_does_not_show_is_kept_by_changing_nothing(catalog, comm
     before = files(catalog)
     whole = {**catalog.metadata, "format-version": 3, "next-row-id": 100, member: [{"key-id": "k"}]}
     catalog.location.write_text(json.dumps(whole))
-    shown = {name: value for name, value in whole.items() if name != member}
-    catalog.extra = {"metadata": shown}
+    catalog.extra = {"metadata": {name: value for name, value in whole.items() if name != member}}
     options = ["--engine", "local"] if command == "compact" else []
     code, document = catalog.run(command, *options)
     assert (code, member in document["error"]["message"]) == (14, True), document

@@ -53,8 +53,7 @@ def test_what_is_left_goes_as_an_orphan_and_what_is_reached_never(
     needed = left if landed else journals
     assert gone & left == left - needed
     assert rows_of(iceberg_rest, name) == rows
-    again = [command[0], named(name), *command[1:], "--json"]
-    code, document = on(iceberg_rest, again)
+    code, document = on(iceberg_rest, [command[0], named(name), *command[1:], "--json"])
     assert code == 0, document
     assert not journals & files_of(directory)
     code, document = on(iceberg_rest, ["validate", named(name), "--level", "data", "--json"])

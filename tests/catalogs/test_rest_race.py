@@ -140,8 +140,7 @@ def test_a_snapshot_comes_back_with_its_schema_and_its_partition_spec(
 
 def test_without_that_the_server_drops_the_tag(iceberg_rest, table):
     """What this is about: `remove-snapshots` takes a tag along that its sender did not know."""
-    before = load(iceberg_rest, table)["metadata"]
-    old = unnamed(before)[0]
+    old = unnamed(load(iceberg_rest, table)["metadata"])[0]
     set_tag(iceberg_rest, table, "keep", old)
     commit(iceberg_rest, table, [{"action": "remove-snapshots", "snapshot-ids": [old]}])
     assert "keep" not in load(iceberg_rest, table)["metadata"]["refs"]
@@ -179,8 +178,7 @@ def test_what_came_between_and_lost_nothing_is_let_be(iceberg_rest, table):
 
 
 def test_a_moved_branch_is_a_conflict_and_planned_anew(iceberg_rest, table):
-    before = load(iceberg_rest, table)["metadata"]
-    old = unnamed(before)[0]
+    old = unnamed(load(iceberg_rest, table)["metadata"])[0]
 
     def act() -> None:
         ref = {"ref-name": "v1", "type": "tag", "snapshot-id": old}
@@ -254,8 +252,7 @@ def test_a_snapshot_that_older_icectl_has_put_back_is_read_and_changed(iceberg_r
 
 
 def test_where_the_file_between_cannot_be_read_nothing_is_deleted(iceberg_rest, table):
-    before = load(iceberg_rest, table)
-    metadata = before["metadata"]
+    metadata = load(iceberg_rest, table)["metadata"]
     old = unnamed(metadata)[0]
     files = sorted(Path(metadata["location"]).rglob("*.*"))
     hidden: list[Path] = []

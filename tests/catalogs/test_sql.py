@@ -194,8 +194,7 @@ def test_orphans_are_not_looked_for_where_another_table_of_the_catalog_lies(
     other = tmp_path / "meta-of-u" / "v1.metadata.json"  # its metadata lie elsewhere
     other.parent.mkdir()
     members = json.loads(local(server.current("t")).read_bytes())
-    location = f"{server.warehouse / 't'}{place}"
-    other.write_text(json.dumps({**members, "location": location}))
+    other.write_text(json.dumps({**members, "location": f"{server.warehouse / 't'}{place}"}))
     server.register("u", str(other))
     code, document = run(ORPHANS)
     assert (code, document["error"]["id"]) == (5, "other-table")
@@ -229,8 +228,7 @@ def test_tables_of_a_catalog_a_namespace_and_a_folder_are_listed(server):
     )
     if counted:
         assert good["file_bytes"] == counted.get("total-files-size")
-    below = run(["inspect", "main.db", "--json"])[1]["result"]["rows"]
-    assert below == document["result"]["rows"]
+    assert run(["inspect", "main.db", "--json"])[1]["result"]["rows"] == document["result"]["rows"]
     code, document = run(["inspect", str(server.warehouse), "--json"])
     assert code == 0
     assert [each["table"] for each in document["result"]["rows"]] == [f"{server.warehouse}/t"]
@@ -300,8 +298,7 @@ def test_rows_written_by_both_are_read_back_by_both(server, tmp_path):
     ],
 )
 def test_databases_are_named_as_sqlalchemy_and_jdbc_name_them(uri, family, shown):
-    settings = Configuration({}).settings("c", {}, {"uri": uri})
-    database = database_of("c", settings.properties, NEVER)
+    database = database_of("c", Configuration({}).settings("c", {}, {"uri": uri}).properties, NEVER)
     assert (database.family, database.shown) == (family, shown)
 
 
@@ -440,8 +437,7 @@ def test_a_table_is_repaired_by_its_name(server):
         if each["snapshot-id"] == members["current-snapshot-id"]
     ]
     local(newest["manifest-list"]).unlink()
-    older = newest["parent-snapshot-id"]
-    words = ["repair", TABLE, "--to-snapshot", str(older), "--json"]
+    words = ["repair", TABLE, "--to-snapshot", str(newest["parent-snapshot-id"]), "--json"]
     location = server.current("t")
     assert run([*words, "--dry-run"])[0] == 0
     assert server.current("t") == location

@@ -152,8 +152,7 @@ def catalog_of(settings: Settings, environment: Mapping[str, str]) -> dict[str, 
 def test_the_settings_of_the_page_name_the_catalog(tmp_path):
     file = tmp_path / "icectl.toml"
     file.write_text(block("toml", "[catalog.prod]"))
-    environment = {"PROD_CREDENTIAL": "a:b"}
-    found = catalog_of(resolve({}, {}, str(file)), environment)
+    found = catalog_of(resolve({}, {}, str(file)), {"PROD_CREDENTIAL": "a:b"})
     assert found == PROD | {"credential": "a:b"}
 
 

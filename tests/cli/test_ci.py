@@ -23,8 +23,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def table(tmp_path: Path) -> str:
     """Six small files, which want to be one."""
-    built = filled_table(tmp_path / "t", *([number] for number in range(6)))
-    return built.metadata.location
+    return filled_table(tmp_path / "t", *([number] for number in range(6))).metadata.location
 
 
 @pytest.fixture
@@ -79,8 +78,7 @@ def test_findings_are_annotations_of_github(run, broken):
 
 
 def test_findings_are_failures_of_junit(run, broken):
-    suites = ET.fromstring(run("validate", broken, "--format", "junit").out)
-    (suite,) = suites
+    (suite,) = ET.fromstring(run("validate", broken, "--format", "junit").out)
     assert (suite.get("name"), suite.get("tests"), suite.get("failures"), suite.get("errors")) == (
         "icectl validate", "1", "1", "0",
     )  # fmt: skip
@@ -111,8 +109,7 @@ def test_findings_are_results_of_sarif(run, broken):
 
 @pytest.mark.parametrize("form", ["github", "junit", "sarif"])
 def test_work_that_a_check_finds_is_told(run, table, form):
-    words = ("rewrite-manifests", table, "--check", "--format", form)
-    ended = run(*words)
+    ended = run("rewrite-manifests", table, "--check", "--format", form)
     assert ended.code == 4
     assert "`icectl rewrite-manifests` has work to do" in ended.out
     assert f"`icectl rewrite-manifests {table}` does it" in ended.out

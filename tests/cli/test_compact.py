@@ -117,8 +117,7 @@ def test_new_files_have_the_bloom_filters_that_the_table_asks_for_or_inputs_had(
     tmp_path, compact, run
 ):
     name = "write.parquet.bloom-filter-enabled.column.id"
-    table = build(tmp_path)
-    table.set_properties({name: "true"})
+    build(tmp_path).set_properties({name: "true"})
     again = ("--method", "rewrite", "--rewrite-all", "--quiet")
     assert compact(tmp_path, *SMALL, *again).code == 0
     assert filtered(tmp_path) == (3, ["id"])
@@ -313,8 +312,7 @@ def test_options_that_make_no_sense_are_wrong_usage(tmp_path, compact, options, 
 
 
 def test_tables_that_want_other_files_are_refused(tmp_path, compact):
-    table = build(tmp_path)
-    table.set_properties({"write.format.default": "orc"})
+    build(tmp_path).set_properties({"write.format.default": "orc"})
     ended = compact(tmp_path, *SMALL)
     assert ended.code == 14
     assert "the table asks for orc files" in ended.err
@@ -355,8 +353,7 @@ def test_a_table_whose_files_a_class_of_its_own_places_is_left_alone(tmp_path, c
 
 @pytest.mark.parametrize("format_version", [1, 2, 3])
 def test_empty_tables_have_nothing_to_do(tmp_path, compact, format_version):
-    table = TableBuilder(tmp_path, format_version=format_version)
-    table.set_properties({"a": "b"})
+    TableBuilder(tmp_path, format_version=format_version).set_properties({"a": "b"})
     ended = compact(tmp_path, "--json")
     assert (ended.code, ended.document["status"]) == (0, "nothing-to-do")
 
@@ -394,8 +391,7 @@ def test_rows_are_sorted_as_asked_for(tmp_path, compact, format_version):
     assert keys == [key for part in parts for key in sorted(part)]
     assert ids_of(tmp_path) == sorted(table.ids())
     assert file["sort_order_id"] is None
-    again = compact(tmp_path, "--sort-order", "id", "--json")
-    assert again.document["status"] == "nothing-to-do"
+    assert compact(tmp_path, "--sort-order", "id", "--json").document["status"] == "nothing-to-do"
 
 
 def test_files_in_the_tables_own_order_are_marked_as_sorted(tmp_path, compact):
@@ -577,8 +573,7 @@ def named(members: dict[str, Any]) -> Callable[[Path], None]:
 def test_an_equality_delete_that_makes_no_sense_is_named_and_nothing_changes(
     tmp_path, compact, change, message
 ):
-    table = filled_table(tmp_path, range(24))
-    table.delete_rows([1], kind="equality")
+    filled_table(tmp_path, range(24)).delete_rows([1], kind="equality")
     (path,) = (tmp_path / "data").glob("*-equality.parquet")
     change(path)
     before = {one: one.read_bytes() for one in tmp_path.rglob("*") if one.is_file()}
@@ -588,8 +583,7 @@ def test_an_equality_delete_that_makes_no_sense_is_named_and_nothing_changes(
 
 
 def test_a_plan_of_deletes_tells_which_are_merged_and_why(tmp_path, compact):
-    table = build(tmp_path)
-    table.delete_rows([7, 16])
+    build(tmp_path).delete_rows([7, 16])
     text = compact(tmp_path, "--deletes-only", "--dry-run").out
     assert "2 data files whose de" in text
     assert text.count("deletes in several") == 2
@@ -662,6 +656,5 @@ def test_a_dry_run_has_the_bill_that_health_has(tmp_path, compact, prepared):
     (bill,) = [one for one in health["bills"] if one.pop("command") == "compact"]
     assert found == bill
     assert "costs: " in compact(table.directory, "--dry-run").out
-    done = compact(table.directory, "--yes", "--json")
-    assert result(done)["bill"] is None
+    assert result(compact(table.directory, "--yes", "--json"))["bill"] is None
     assert "costs: " not in compact(table.directory, "--dry-run").out  # nothing is left to do

@@ -44,8 +44,7 @@ def build(directory: Path, partitioning: str, version: int = 2) -> WrongBuilder:
 
 
 def rules_found(directory: Path) -> set[str]:
-    words = ["validate", str(directory), "--level", "data", "--json"]
-    code, document = run(words)
+    code, document = run(["validate", str(directory), "--level", "data", "--json"])
     findings = document["result"]["findings"]
     rules = {item["rule"] for item in findings if item["severity"] == "error"}
     assert code == (4 if rules else 0)
@@ -88,8 +87,7 @@ def test_each_file_holds_one_partition_and_deletes_of_before_stay_with_their_row
     assert shown(table) == before
     table.append(range(200, 240))
     table.delete_rows([201, 202], kind="equality")
-    metadata = read_metadata(current_metadata(table.directory))
-    assert len(read_rows(metadata)) == len(before) + 38
+    assert len(read_rows(read_metadata(current_metadata(table.directory)))) == len(before) + 38
 
 
 def test_rows_with_another_value_of_a_column_that_the_partition_has_are_refused(tmp_path):

@@ -41,8 +41,7 @@ def test_names_of_each_length_are_in_the_default_catalog(server, icectl, monkeyp
 def test_what_is_printed_and_kept_names_the_catalog(server, icectl, tmp_path):
     rotten(server, "rotten")
     plan = tmp_path / "plan.json"
-    ended = icectl("expire-snapshots", "db.inner.rotten", "-n", "--save-plan", str(plan))
-    assert ended.code == 0
+    assert icectl("expire-snapshots", "db.inner.rotten", "-n", "--save-plan", str(plan)).code == 0
     assert json.loads(plan.read_text())["table"] == "main.db.inner.rotten"
     missing = icectl("inspect", "db.inner.rottn")
     assert (missing.code, "did you mean `main.db.inner.rotten`?" in missing.err) == (10, True)

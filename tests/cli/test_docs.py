@@ -91,8 +91,7 @@ def test_the_example_of_the_settings_page_is_accepted(pages, tmp_path):
     example = plain(pages["man/icectl.toml.5"]).partition(".SH EXAMPLE\n.nf\n")[2]
     file = tmp_path / "icectl.toml"
     file.write_text(example.partition("\n.fi")[0])
-    settings = resolve({}, {}, str(file))
-    assert settings.storage_options["secret"] == "env:MINIO_SECRET"
+    assert resolve({}, {}, str(file)).storage_options["secret"] == "env:MINIO_SECRET"
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")

@@ -112,8 +112,7 @@ def test_no_byte_of_the_row_is_left(erase, tmp_path, version, partitioning):
     assert (done["erased_row_count"], done["left"], done["is_proved"]) == (1, [], True)
     clean(erase, directory)
     assert result(erase(directory, *WHERE, "--verify", "--json"))["is_proved"] is True
-    again = erase(directory, *ALL)
-    assert again.document["status"] == "nothing-to-do"
+    assert erase(directory, *ALL).document["status"] == "nothing-to-do"
 
 
 class OtherFormat(TableBuilder):
@@ -145,8 +144,7 @@ def test_orc_and_avro_files_hold_no_such_row_afterwards(erase, tmp_path, version
     if version > 1:
         table.delete_rows([MARKED, 2])
     assert hits_below(directory, [MARK])
-    done = result_of(erase(directory, *ALL))
-    assert done["is_proved"] is True
+    assert result_of(erase(directory, *ALL))["is_proved"] is True
     assert hits_below(directory, [MARK]) == []
     assert ids(directory) == sorted(set(range(9)) - ({2} if version > 1 else set()))
     clean(erase, directory)
@@ -282,8 +280,7 @@ def test_keys_of_a_file_are_erased_and_told_nowhere(erase, tmp_path):
     one = keys(tmp_path / "gone.csv", f'note,id\n"note {MARKED}",{MARKED}\nnote 3,3\nnote 5,6\n')
     secret = keys(tmp_path / "secret", "0123456789abcdef")
     words = (directory, "--key-columns", "id,note", "--max-fraction", "1", "--json")
-    more = ("--keys", one, "--digest-key", secret, "--expire-history", "--yes")
-    ended = erase(*words, *more)
+    ended = erase(*words, "--keys", one, "--digest-key", secret, "--expire-history", "--yes")
     done = result_of(ended)
     assert (done["key_columns"], done["key_count"]) == (["id", "note"], 3)
     assert (done["erased_row_count"], done["is_proved"]) == (1, True)
@@ -561,8 +558,7 @@ def test_partitions_of_deletes_hold_no_value_afterwards(
     table.append([7, 8])
     if version == 4:
         upgrade(directory, FixedEnv(START_MS + HOUR_MS))
-    gone = keys(tmp_path / "gone.txt", f"note {MARKED}\n")
-    of_keys = ("--keys", gone, "--key-columns", "note")
+    of_keys = ("--keys", keys(tmp_path / "gone.txt", f"note {MARKED}\n"), "--key-columns", "note")
     which = of_keys if removes else WHERE
     assert result_of(erase(directory, *which, "--verify", "--json"), 4)["is_proved"] is False
     done = result_of(erase(directory, *which, *ALL[2:]))
@@ -591,8 +587,7 @@ def test_deletes_of_a_partition_are_found_when_their_rows_are_long_gone(erase, b
     table.delete_rows([MARKED])
     table.remove_data_files(1)
     last = table.append([2])
-    old = [f"--snapshot-id={id_}" for id_ in table.ids_of if id_ != last]
-    words = (directory, *old, "--yes")
+    words = (directory, *[f"--snapshot-id={id_}" for id_ in table.ids_of if id_ != last], "--yes")
     assert erase(*words, command="expire-snapshots").code == 0
     assert hits_below(directory, [MARK])
     assert result_of(erase(directory, *ALL))["left"] == []
@@ -650,8 +645,7 @@ def test_whole_rows_of_position_deletes_are_left_out(erase, tmp_path, version):
     assert [it["matching_row_count"] for it in looked["files"]] == [2]
     other = ("--where", "note = 'note 9'", "--verify", "--json")
     assert [it["kind"] for it in result_of(erase(directory, *other), 4)["files"]] == ["data"]
-    done = result_of(erase(directory, *ALL))
-    assert (done["left"], hits_below(directory, [MARK])) == ([], [])
+    assert (result_of(erase(directory, *ALL))["left"], hits_below(directory, [MARK])) == ([], [])
     assert ids(directory) == [it for it in range(12) if it not in (1, 4)]
     assert ids(directory, first) == list(range(10))
     clean(erase, directory)
@@ -853,8 +847,7 @@ def test_what_no_listing_shows_is_told(erase, tmp_path):
     directory = tmp_path / "t"
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    table = TableBuilder(directory, properties={"write.data.path": str(elsewhere)})
-    table.append(range(5))
+    TableBuilder(directory, properties={"write.data.path": str(elsewhere)}).append(range(5))
     (directory / "data" / "link").symlink_to(elsewhere)
     (directory / "data" / os.fsdecode(b"\xff.parquet")).write_bytes(b"PAR1")
     ended = result_of(erase(directory, *WHERE, "--verify", "--json"), 4)
@@ -960,8 +953,7 @@ def test_an_erasure_beside_another_ends_well(erase, tmp_path, monkeypatch, point
         return whole(erasing, *words)
 
     monkeypatch.setattr(Erasing, point, overtaken)
-    codes = {erase(directory, *ALL).code, came[1].code}
-    assert codes <= {0, 3, 11}, came[1].err
+    assert {erase(directory, *ALL).code, came[1].code} <= {0, 3, 11}, came[1].err
     assert result_of(erase(directory, *WHERE, "--verify", "--json"))["is_proved"] is True
     assert hits_below(directory, [MARK]) == []
     assert ids(directory) == [id_ for id_ in range(20) if id_ != 3]
@@ -1008,8 +1000,7 @@ def test_a_copy_that_shares_files_is_refused(erase, tmp_path):
 
 def test_a_table_that_may_share_its_files_is_refused(erase, tmp_path):
     directory = tmp_path / "t"
-    table = built(directory, 2)
-    table.set_properties({"gc.enabled": "false"})
+    built(directory, 2).set_properties({"gc.enabled": "false"})
     assert erase(directory, *ALL).document["error"]["id"] == "gc-disabled"
 
 

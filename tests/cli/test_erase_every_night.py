@@ -66,8 +66,7 @@ def keys_of(folder: Path, *rows: str, header: str = "note") -> Path:
 
 def night(run: Run, folder: Path, file: Path, *options: str) -> tuple[int, list[dict[str, Any]]]:
     """The exit code of a run by a policy, and what became of each table."""
-    words = (folder / "wh", "--policy", file, "--only", "erase", "--json", *options)
-    ended = run(*words)
+    ended = run(folder / "wh", "--policy", file, "--only", "erase", "--json", *options)
     return ended.code, ended.document["result"]["tables"]
 
 
@@ -80,8 +79,7 @@ def health(run: Run, place: Path, config: Path, *options: str, code: int = 0) ->
 
 def settings(folder: Path, keys: Path, *more: str) -> Path:
     file = folder / "icectl.toml"
-    lines = ["[erase]", f'keys = "{keys}"', 'key-columns = "note"', *more]
-    file.write_text("\n".join(lines))
+    file.write_text("\n".join(["[erase]", f'keys = "{keys}"', 'key-columns = "note"', *more]))
     return file
 
 
@@ -101,8 +99,7 @@ def test_keys_of_a_policy_go_from_all_tables_and_a_second_night_has_nothing_to_d
 
 
 def test_positions_of_deleted_rows_are_no_work(run, tmp_path):
-    place = tmp_path / "wh" / "db" / "a"
-    table = TableBuilder(place, format_version=2)
+    table = TableBuilder(tmp_path / "wh" / "db" / "a", format_version=2)
     table.append(range(10))
     table.delete_rows([5])
     file = policy(tmp_path, keys_of(tmp_path, "past all bounds"))
@@ -138,8 +135,7 @@ def test_without_history_in_the_policy_snapshots_hold_rows_and_the_step_is_incom
     run, tmp_path
 ):
     tables(tmp_path)
-    file = policy(tmp_path, keys_of(tmp_path, NOTE(3)), expires="false")
-    code, done = night(run, tmp_path, file)
+    code, done = night(run, tmp_path, policy(tmp_path, keys_of(tmp_path, NOTE(3)), expires="false"))
     assert (code, {table["status"] for table in done}) == (3, {"incomplete"})
 
 
@@ -242,13 +238,10 @@ def test_a_saved_plan_leaves_erasures_out_and_says_so(run, tmp_path):
     tables(tmp_path)
     file = policy(tmp_path, keys_of(tmp_path, NOTE(3)))
     plan = tmp_path / "plan.json"
-    words = (tmp_path / "wh", "--policy", file, "-n", "--save-plan", plan)
-    assert run(*words).code == 0
+    assert run(tmp_path / "wh", "--policy", file, "-n", "--save-plan", plan).code == 0
     saved = json.loads(plan.read_text())
-    told = {one["why"] for one in saved["left_out"]}
-    assert "erase: no plan of it can be saved" in told
-    steps = [step["command"] for table in saved["tables"] for step in table["steps"]]
-    assert "erase" not in steps
+    assert "erase: no plan of it can be saved" in {one["why"] for one in saved["left_out"]}
+    assert "erase" not in [step["command"] for table in saved["tables"] for step in table["steps"]]
     assert NOTE(3) not in plan.read_text()
 
 
@@ -316,12 +309,10 @@ def test_a_queue_without_a_key_is_no_work(run, tmp_path, content):
 @pytest.mark.parametrize("years", [(2001, 2100), (2100, 2001)])
 def test_a_key_asked_for_twice_counts_once_from_the_first_time(run, tmp_path, years):
     place, _ = tables(tmp_path)
-    rows = [f"{NOTE(3)},{year}-01-01" for year in years]
-    keys = keys_of(tmp_path, *rows, header="note,asked")
+    keys = keys_of(tmp_path, *[f"{NOTE(3)},{year}-01-01" for year in years], header="note,asked")
     found = health(run, place, settings(tmp_path, keys, 'requested-at = "asked"'))
     assert (found["key_count"], found["overdue_file_count"]) == (1, 1)
-    file = policy(tmp_path, keys, 'erase.requested-at = "asked"')
-    code, done = night(run, tmp_path, file)
+    code, done = night(run, tmp_path, policy(tmp_path, keys, 'erase.requested-at = "asked"'))
     assert (code, {table["status"] for table in done}) == (0, {"done"})
 
 

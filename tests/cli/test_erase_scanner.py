@@ -76,10 +76,8 @@ def test_entry_of_a_dictionary_that_no_row_has() -> None:
 
 def test_bounds_and_metadata_of_parquet() -> None:
     assert "statistics" in parts(parquet(pa.array([TEXT]), compression="zstd"))
-    index = parquet(pa.array([TEXT]), compression="zstd", write_page_index=True)
-    assert "bytes" in parts(index)
-    named = parquet(pa.array(["a"]), metadata={"note": TEXT})
-    assert "metadata" in parts(named)
+    assert "bytes" in parts(parquet(pa.array([TEXT]), compression="zstd", write_page_index=True))
+    assert "metadata" in parts(parquet(pa.array(["a"]), metadata={"note": TEXT}))
 
 
 @pytest.mark.parametrize("compression", ["uncompressed", "snappy", "zlib", "zstd", "lz4"])

@@ -88,8 +88,7 @@ def test_whole_files_go_by_metadata_and_rows_of_others_by_the_method(
     operation = "overwrite" if is_rewritten else "delete"
     assert head(directory)["summary"]["operation"] == operation
     clean(expire_rows, directory)
-    again = expire_rows(directory, *words, "--check", "--json")
-    assert result(again)["expired_row_count"] == 0
+    assert result(expire_rows(directory, *words, "--check", "--json"))["expired_row_count"] == 0
     assert expire_rows(directory, *words, "--yes").out.endswith(
         "nothing to do: no row has expired\n"
     )
@@ -201,8 +200,7 @@ def test_rows_that_no_manifest_counts_as_deleted_do_not_count_as_live(
 
 
 def test_all_rows_may_go_where_deletes_of_unknown_rows_apply(expire_rows, tmp_path):
-    table = filled_table(tmp_path / "t", range(10), range(10, 20))
-    table.delete_rows(range(15), kind="equality")
+    filled_table(tmp_path / "t", range(10), range(10, 20)).delete_rows(range(15), kind="equality")
     words = (*before(20), "--max-fraction", "100%", "--json")
     found = result(expire_rows(tmp_path / "t", *words, "--dry-run"))
     assert (found["expired_row_count"], found["live_row_count"]) == (5, 5)
@@ -246,8 +244,7 @@ def test_properties_of_a_table_alone_have_maintain_delete_no_row(expire_rows, tm
     table = filled_table(tmp_path / "t", range(20), properties=rule)
 
     def maintain(*words: object) -> int:
-        ended = expire_rows(table.directory, *words, "--yes", command="maintain")
-        assert ended.code == 0
+        assert expire_rows(table.directory, *words, "--yes", command="maintain").code == 0
         return len(ids(table.directory))
 
     policy = tmp_path / "maintain.toml"
@@ -442,8 +439,7 @@ def rule_before(row: int) -> dict[str, str]:
 
 def check_of(run: Run, directory: Path) -> dict[str, Any]:
     """What health says of a table's expired rows."""
-    found = result_of(run(directory, "health", "--json", command="inspect"))
-    return dict(found["expired_rows"])
+    return dict(result_of(run(directory, "health", "--json", command="inspect"))["expired_rows"])
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])

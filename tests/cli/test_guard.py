@@ -298,8 +298,7 @@ def test_r051_lists_that_describe_one_manifest_differently_are_refused(broken, c
     """The row of the older list is true: only it would be compared with the manifest."""
     rows = [read_records(path) for path in broken.lists()]
     row = max(rows[-1], key=lambda one: one["existing_files_count"])
-    older = next(one for one in rows[2] if one["content"] == row["content"])
-    lie = older["manifest_path"]
+    lie = next(one for one in rows[2] if one["content"] == row["content"])["manifest_path"]
     assert lie not in {one["manifest_path"] for one in rows[-1]}
 
     def change(listed: list[Record]) -> None:

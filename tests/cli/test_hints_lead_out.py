@@ -31,8 +31,7 @@ def run(prepared: Any, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def findings(run: Run, table: Path, damage: Any, *words: str) -> list[dict[str, Any]]:
     """What is wrong, notes on the damage's rule included."""
-    ended = run(table, "--level", damage.level, *words, "--json")
-    found = ended.document["result"]["findings"]
+    found = run(table, "--level", damage.level, *words, "--json").document["result"]["findings"]
     return [one for one in found if one["severity"] != "info" or one["rule"] == damage.rule]
 
 

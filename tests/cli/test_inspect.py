@@ -606,8 +606,7 @@ def test_clustering_of_partitions_shows_the_worst_first(inspect, tmp_path):
     assert by_id["average_depth"] == pytest.approx((12 / 6 + 12 / 6 + 7 / 3 + 5 / 3) / 4)
     (worst,) = by_id["partitions"]
     assert (worst["average_depth"], worst["max_depth"], worst["file_count"]) == (1.5, 2, 2)
-    text = inspect(table.location, *words).out
-    assert "and 1 partition more: `--limit`" in text
+    assert "and 1 partition more: `--limit`" in inspect(table.location, *words).out
     every = result(inspect(table.location, "clustering", "--json"))["columns"]
     assert [column["column"] for column in every] == ["id", "category", "amount", "at", "note"]
 
@@ -616,8 +615,7 @@ def test_clustering_of_partitions_shows_the_worst_first(inspect, tmp_path):
 def test_tree_tells_what_deletes_apply_to(inspect, tmp_path, version):
     table = filled_table(tmp_path / "t", range(6), format_version=version, partitioning="identity")
     table.delete_rows([0])
-    root = result(inspect(table.location, "tree", "--json"))["tree"]
-    (snapshot,) = root["children"]
+    (snapshot,) = result(inspect(table.location, "tree", "--json"))["tree"]["children"]
     (manifest_list,) = snapshot["children"]
     data, deletes = manifest_list["children"]
     touched = [node["id"] for node in data["children"] if node["partition"] == {"category": "c0"}]

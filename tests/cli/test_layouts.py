@@ -172,8 +172,7 @@ def test_a_branch_that_has_no_root_yet_gets_leaves_with_its_next_commit(tmp_path
 
 def test_u15_position_delete_files_in_parquet_manifests_are_made_vectors_before(tmp_path, icectl):
     directory = tmp_path / "t"
-    table = filled_table(directory, range(10), location=f"file:{directory}")
-    table.delete_rows([3])
+    filled_table(directory, range(10), location=f"file:{directory}").delete_rows([3])
     words = ("upgrade-to-v4", str(directory), "--layout", "iceberg-1.12", "--eager", "--yes")
     assert icectl(*words).code == 0
     refused = icectl("upgrade-to-v4", str(directory), *ENTER)
@@ -233,8 +232,7 @@ def test_v4_004_position_deletes_spelled_in_another_way_keep_a_table_in_its_layo
 
 def spelled_alike(icectl: Run, directory: Path) -> None:
     """Vectors name their data files to the letter as the entries of these do, for engines."""
-    ran = icectl("inspect", str(directory), "files", "--json")
-    rows = ran.document["result"]["rows"]
+    rows = icectl("inspect", str(directory), "files", "--json").document["result"]["rows"]
     named = {row["referenced_data_file"] for row in rows if row["referenced_data_file"]}
     assert named
     assert named <= {row["file_path"] for row in rows if row["content"] == 0}
@@ -256,8 +254,7 @@ def test_vectors_stay_with_data_files_whose_manifest_is_rewritten_alone(tmp_path
 def test_vectors_stay_with_data_files_that_a_leaf_had(tmp_path, icectl):
     """Leaves spell locations with a scheme, old manifests beside them without one."""
     directory = tmp_path / "t"
-    table = filled_table(directory, range(10), range(10, 14), format_version=3)
-    table.delete_rows([3])
+    filled_table(directory, range(10), range(10, 14), format_version=3).delete_rows([3])
     assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--yes").code == 0
     only_data = ("--content", "data", "--min-manifests", "1", "--yes")
     assert icectl("rewrite-manifests", str(directory), *only_data).code == 0
@@ -310,8 +307,7 @@ def test_it_is_told_which_layout_a_table_has_now_and_that_there_is_a_way_back(
     assert f"`icectl upgrade-to-v4 --layout {other}` leads back" in planned
     done = icectl("upgrade-to-v4", str(directory), "--layout", layout, "--yes")
     assert done.out.startswith(f"the table has layout {layout} now")
-    told = icectl("inspect", str(directory), "--json").document["result"]
-    assert told["layout"] == layout
+    assert icectl("inspect", str(directory), "--json").document["result"]["layout"] == layout
 
 
 def test_v4_003_a_table_with_roots_of_another_layout_is_refused_by_name(tmp_path, icectl):

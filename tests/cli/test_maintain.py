@@ -31,8 +31,7 @@ PREFIX = "main.db.inner."
 @pytest.fixture
 def maintain(prepared: Callable[[str, Env], Run]) -> Run:
     """Run `icectl maintain` thirty days after the tables were built, each time a little later."""
-    clock = FixedEnv(NOW_MS)
-    return prepared("maintain", clock)
+    return prepared("maintain", FixedEnv(NOW_MS))
 
 
 def rows(ended: Ended) -> dict[str, dict[str, Any]]:
@@ -209,8 +208,7 @@ def test_a_run_does_what_each_table_needs_and_a_second_has_nothing_to_do(server,
 def test_an_unhealthy_table_is_skipped_and_stops_no_other(server, maintain):
     broken(server, "lost")
     at_rest(server, "calm")
-    dead = at_rest(server, "dead")
-    current_metadata(dead.directory).write_text("{")
+    current_metadata(at_rest(server, "dead").directory).write_text("{")
     ended = maintain("main.db.inner.*", "--yes", "--json", "--only", "remove-orphans")
     assert statuses(ended) == {
         "lost": ("failed", 15), "dead": ("failed", 15), "calm": ("nothing-to-do", 0),
@@ -220,8 +218,7 @@ def test_an_unhealthy_table_is_skipped_and_stops_no_other(server, maintain):
 
 
 def test_a_table_with_errors_that_only_a_check_finds_is_skipped(server, maintain, tmp_path):
-    table = rotten(server, "rotten")
-    (table.directory / "data" / "00001.parquet").unlink()
+    (rotten(server, "rotten").directory / "data" / "00001.parquet").unlink()
     policy = tmp_path / "maintain.toml"
     policy.write_text("validate.level = 'files'\n")
     words = ("main", "--policy", str(policy), "--json")
@@ -265,8 +262,7 @@ def test_after_a_sign_of_damage_nothing_is_deleted_that_may_be_the_last_copy(
     assert f'table="{name}",name="withheld_steps"}} ' in file.read_text()
     shown = maintain(*words, env=later).out
     assert "the table may be damaged" in " ".join(shown.split())
-    plan = repair(name, "--dry-run", "--json").document["result"]
-    least = plan["ways_out"][0]
+    least = repair(name, "--dry-run", "--json").document["result"]["ways_out"][0]
     assert (least["options"][0], least["rows_lost"]) == ("--to-snapshot", 14)
 
 
@@ -467,8 +463,7 @@ def test_a_step_that_loses_is_tried_again_when_the_others_had_their_turn(server,
         )
 
     clock = Racing(NOW_MS, race=race)
-    run = prepared("maintain", clock)
-    ended = run("main", "--yes", "--only", "compact", "--json-lines")
+    ended = prepared("maintain", clock)("main", "--yes", "--only", "compact", "--json-lines")
     *tables, last = [json.loads(line) for line in ended.out.splitlines()]
     assert clock.race is None
     assert [(row["table"].removeprefix(PREFIX), row["status"]) for row in tables] == [
@@ -601,8 +596,7 @@ def test_after_an_unknown_outcome_no_further_step_touches_the_table(server, main
 
 
 def test_a_policy_says_what_holds_and_explain_where_it_comes_from(server, maintain, tmp_path):
-    table = at_rest(server, "calm", {"history.expire.min-snapshots-to-keep": "7"})
-    table.set_properties({})
+    at_rest(server, "calm", {"history.expire.min-snapshots-to-keep": "7"}).set_properties({})
     policy = tmp_path / "maintain.toml"
     policy.write_text(
         "expire-snapshots.retain-last = 3\n[[rule]]\ntables = ['main.**']\n"
@@ -723,8 +717,7 @@ def test_a_rule_and_an_exclusion_that_match_nothing_are_warned_of(
     policy = tmp_path / "maintain.toml"
     policy.write_text(f"[[rule]]\ntables = ['{rule}']\nenabled = false\n")
     words = ("main", "--policy", str(policy), "--dry-run", *words)
-    ended = maintain(*words, "--json")
-    [told] = ended.document["warnings"]
+    [told] = maintain(*words, "--json").document["warnings"]
     assert told.endswith(warning)
     strict = maintain(*words, "--strict", "--json")
     assert (strict.code, strict.document["error"]["message"]) == (2, told)

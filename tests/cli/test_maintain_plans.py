@@ -189,8 +189,7 @@ def test_the_policy_and_the_settings_of_a_plan_go_with_it(server, run, tmp_path,
     )
     monkeypatch.setenv("ICECTL_EXPIRE_SNAPSHOTS_RETAIN_LAST", "2")
     place = tmp_path / "plan.json"
-    plan = planned(run, place, "--policy", str(policy))
-    compact, expire = plan["tables"][0]["steps"]
+    compact, expire = planned(run, place, "--policy", str(policy))["tables"][0]["steps"]
     named = sum(len(group["files"]) for group in compact["result"]["groups"])
     monkeypatch.setenv("ICECTL_EXPIRE_SNAPSHOTS_RETAIN_LAST", "1")
     monkeypatch.setenv("ICECTL_COMPACT_TARGET_FILE_SIZE", "1GiB")

@@ -105,8 +105,7 @@ def test_a_question_is_asked_once_and_not_without_a_terminal(server, run):
     ended = run("main.**", "--json", command="expire-snapshots")
     assert (ended.code, ended.document["error"]["id"]) == (2, "confirmation-needed")
     assert server.current("rotten") == current
-    words = ("--engine", "local", "--json")
-    for command, more in (("rewrite-manifests", ()), ("compact", words)):
+    for command, more in (("rewrite-manifests", ()), ("compact", ("--engine", "local", "--json"))):
         assert run("main.**", *more, command=command).code == 2  # which tables it finds is open
         named = f"{PREFIX}rotten"
         assert run(named, named, *more, command=command).code == 0

@@ -28,8 +28,7 @@ def run(prepared) -> Run:
 def test_r034_every_command_that_changes_a_table_ends_with_15_and_changes_nothing(
     tmp_path, run, command, lost
 ):
-    table = filled_table(tmp_path / "t", range(4), range(4, 8))
-    gone = table.metadata.snapshots[-1].manifest_list
+    gone = filled_table(tmp_path / "t", range(4), range(4, 8)).metadata.snapshots[-1].manifest_list
     assert gone is not None
     if lost == "manifest":
         gone = str(max((tmp_path / "t/metadata").glob("*-m*.avro"), key=lambda one: one.name))
@@ -63,5 +62,4 @@ def test_r034_the_last_copies_of_rows_do_not_expire(tmp_path, run, operation, ve
     assert (ended.code, ended.document["error"]["id"]) == (15, "file-missing")
     assert "`icectl repair" in ended.document["error"]["hint"]
     assert contents_of(table.directory) == before
-    check = run(table.location, *words[:-2], "--check", command="expire-snapshots")
-    assert check.code == 15
+    assert run(table.location, *words[:-2], "--check", command="expire-snapshots").code == 15

@@ -85,8 +85,7 @@ def needs(table: str, env: Env) -> dict[str, list[str]]:
 
 
 def planned_compaction(plan: dict[str, Any]) -> list[Any]:
-    deletes = plan["equality_deletes"]
-    converted = [one["group"] for one in deletes if one["becomes"] in CONVERTED]
+    converted = [one["group"] for one in plan["equality_deletes"] if one["becomes"] in CONVERTED]
     data = [group for at, group in enumerate(plan["groups"]) if at not in converted]
     files, stored = (sum(one[name] for one in data) for name in ("input_files", "input_bytes"))
     return [plan["engine"], files, stored, len(converted)]

@@ -59,8 +59,7 @@ def whole(lines: list[str]) -> str:
 def test_what_is_longer_than_the_screen_is_paged(show, pages):
     assert show(LINES) == ("", "hint: the end\n")
     assert pages.read_text() == whole(LINES).encode(errors="backslashreplace").decode()
-    environment = pages.with_name("env").read_text().splitlines()
-    assert {"LESS=FRX", "LV=-c"} <= set(environment)
+    assert {"LESS=FRX", "LV=-c"} <= set(pages.with_name("env").read_text().splitlines())
 
 
 def test_what_fits_on_the_screen_is_not_paged(show, pages):
@@ -143,8 +142,7 @@ class Session:
             for name in ("PAGER", "LESS", "LESSOPEN"):
                 environment.pop(name, None)
             environment |= {"XDG_CONFIG_HOME": str(folder), **variables}
-            command = [sys.executable, "-m", "icectl", *words]
-            os.execve(sys.executable, command, environment)
+            os.execve(sys.executable, [sys.executable, "-m", "icectl", *words], environment)
         self.pid = pid
 
     def see(self, text: bytes, *, keys: bytes = b"") -> None:

@@ -124,8 +124,7 @@ def test_a_list_that_was_written_lately_makes_its_run_young(icectl, table, away)
 
 def test_the_name_of_its_folder_makes_a_run_young(icectl, table, tmp_path):
     """Whatever the times of its lists say."""
-    run = move(icectl, table, tmp_path / "away", days=20)
-    for one in run.glob("*.jsonl"):
+    for one in move(icectl, table, tmp_path / "away", days=20).glob("*.jsonl"):
         age(one, 0)
     found = result(purge(icectl, table, tmp_path / "away", "--yes", "--json"))
     assert (found["purged"], found["purge"]["left_alone"]["young"]) == (0, 3)
@@ -327,8 +326,7 @@ def test_files_that_were_put_back_are_no_matter(icectl, table, away):
 def test_a_purge_needs_a_quarantine_and_a_day(icectl, table, away):
     ended = icectl(table.directory, "--purge-quarantine-after", "30d")
     assert (ended.code, "`--purge-quarantine-after` needs a quarantine" in ended.err) == (2, True)
-    words = ("--quarantine", away, "--purge-quarantine-after", "1h")
-    ended = icectl(table.directory, *words)
+    ended = icectl(table.directory, "--quarantine", away, "--purge-quarantine-after", "1h")
     assert (ended.code, "`1h` is under a day" in ended.err) == (2, True)
 
 

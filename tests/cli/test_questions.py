@@ -21,8 +21,7 @@ WHO_READS = (
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    made = filled_table(tmp_path / "t", range(4))
-    return made.directory
+    return filled_table(tmp_path / "t", range(4)).directory
 
 
 def on_terminal(words: Sequence[object], *answers: str) -> tuple[int, str]:

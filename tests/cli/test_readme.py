@@ -21,8 +21,7 @@ def test_the_readme_lists_every_exit_code_as_the_errors_do():
 
 
 def test_the_readme_has_a_row_for_every_command():
-    rows = re.findall(r"^\| `icectl ([a-z0-9-]+) ", README, flags=re.MULTILINE)
-    assert rows == list(COMMANDS)
+    assert re.findall(r"^\| `icectl ([a-z0-9-]+) ", README, flags=re.MULTILINE) == list(COMMANDS)
 
 
 def test_the_readme_is_short():

@@ -109,8 +109,7 @@ def test_what_the_head_of_a_branch_needs_is_repaired_there_first(table, run):
 
 def test_a_manifest_that_many_commits_share_costs_less_than_they_do(table, run):
     """Four rows are lost with it, and going back behind it would drop twelve."""
-    oldest = min(Path(table.location, "metadata").glob("*-m0.avro"))
-    oldest.unlink()
+    min(Path(table.location, "metadata").glob("*-m0.avro")).unlink()
     ended = run(table.location, command="validate")
     assert f"icectl repair {table.location} --drop-missing` loses at most 4 rows\n" in " ".join(
         ended.out.replace("\n    ", " ").splitlines(keepends=True)
@@ -137,8 +136,7 @@ def test_where_no_snapshot_is_whole_that_is_told(table, run):
 
 
 def test_validate_names_the_repair_that_loses_least_at_its_level(table, run):
-    newest = max(Path(table.location, "data").rglob("*.parquet"), key=lambda one: one.name)
-    newest.unlink()
+    max(Path(table.location, "data").rglob("*.parquet"), key=lambda one: one.name).unlink()
     ended = run(table.location, "--level", "files", "--json", command="validate")
     assert ended.code == 4
     (found,) = [
@@ -272,8 +270,7 @@ def test_the_repair_of_a_table_that_one_metadata_file_names_works(table, run, of
         file = file.rename(metadata / f"00003-{UUID(int=5)}.metadata.json")
         for older in metadata.glob("v*.metadata.json"):
             older.unlink()
-    ended = run(str(file), "--json", command="validate")
-    findings = checked_document(ended)["result"]["findings"]
+    findings = checked_document(run(str(file), "--json", command="validate"))["result"]["findings"]
     (hint,) = [one["hint"] for one in findings if one["severity"] == "error"]
     program, command, *words = shlex.split(hint.split("`")[1])
     assert (program, command, words[-1]) == ("icectl", "repair", "--drop-missing")

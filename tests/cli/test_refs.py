@@ -184,8 +184,7 @@ def test_a_rollback_to_a_time_in_the_future_says_so(table, refs):
 
 
 def test_a_rollback_to_an_instant_goes_by_the_branch(table, refs):
-    metadata = read_metadata(current_metadata(Path(table.location)))
-    second = metadata["snapshots"][1]
+    second = read_metadata(current_metadata(Path(table.location)))["snapshots"][1]
     age_ms = NOW_MS - second["timestamp-ms"]
     assert refs(table.location, "rollback", "--to", f"{age_ms // 1000}s", "--yes").code == 0
     assert stored(table)["main"]["snapshot-id"] == second["snapshot-id"]

@@ -21,8 +21,7 @@ def table(tmp_path: Path) -> TreeTwin:
 
 def stored(table: TreeTwin, content_type: int) -> list[tuple[str, str]]:
     """Where files of the current root are, and what they refer to, as it is stored."""
-    members = read_metadata(local(table.metadata_location))
-    root = members["snapshots"][-1]["root-manifest"]
+    root = read_metadata(local(table.metadata_location))["snapshots"][-1]["root-manifest"]
     assert not root.startswith("file:")
     rows = pq.read_table(table.directory / root).to_pylist()
     found = [row for row in rows if row["content_type"] == content_type]

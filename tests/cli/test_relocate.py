@@ -244,12 +244,10 @@ def test_locations_elsewhere_are_refused_until_from_has_them(tmp_path, relocate)
     table.set_properties({"write.data.path": str(tmp_path / "elsewhere")})
     table.append([1])
     built.rename(moved)
-    found = error(relocate(moved, "--json"), 5, "location-outside")
-    assert "write.data.path" in found["hint"]
+    assert "write.data.path" in error(relocate(moved, "--json"), 5, "location-outside")["hint"]
     words = ("--from", built, "--from", tmp_path / "elsewhere", "--to", moved)
     assert relocate(moved, *words).code == 0
-    after = read_metadata(current_metadata(moved))
-    assert after["properties"]["write.data.path"] == str(moved)
+    assert read_metadata(current_metadata(moved))["properties"]["write.data.path"] == str(moved)
 
 
 def test_the_place_of_another_table_is_refused(tmp_path, relocate):
@@ -302,5 +300,4 @@ def test_wrong_usage_says_what_is_meant(tmp_path, relocate, words, said):
     _, moved = moved_table(tmp_path)
     ended = relocate(moved, *words)
     assert (ended.code, said in " ".join(ended.err.split())) == (2, True), ended.err
-    at_home = relocate(tmp_path / "none", "--to", tmp_path / "other")
-    assert at_home.code == 10
+    assert relocate(tmp_path / "none", "--to", tmp_path / "other").code == 10

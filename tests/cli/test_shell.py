@@ -119,8 +119,7 @@ def test_help_of_a_command_imports_no_library_but_typer(command):
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     loaded = set(eval(ended.stdout.splitlines()[-1]))
-    heavy = {"rich", "pyarrow", "fastavro", "fsspec", "numpy", "s3fs", "botocore"}
-    assert loaded & heavy == set()
+    assert loaded & {"rich", "pyarrow", "fastavro", "fsspec", "numpy", "s3fs", "botocore"} == set()
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,7 @@ MANY = ("--target-file-size", "1MiB", "--min-input-files", "2")
 
 @pytest.fixture
 def table(tmp_path: Path) -> str:
-    built = filled_table(tmp_path / "t", *([number] for number in range(6)))
-    return built.metadata.location
+    return filled_table(tmp_path / "t", *([number] for number in range(6))).metadata.location
 
 
 @pytest.mark.parametrize(

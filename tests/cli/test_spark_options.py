@@ -27,8 +27,7 @@ def test_the_cluster_of_a_submitted_program_is_not_its_own_to_choose(run, table,
 
 def test_a_server_and_a_master_exclude_each_other(run, tmp_path):
     build(tmp_path / "t", 2, "none")
-    words = ("compact", str(tmp_path / "t"), "--remote", "sc://h", "--master", "yarn")
-    ended = run(*words)
+    ended = run("compact", str(tmp_path / "t"), "--remote", "sc://h", "--master", "yarn")
     assert ended.code == 2
     assert "`--master` and `--remote` cannot be used together" in ended.err
 

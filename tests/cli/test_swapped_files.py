@@ -59,8 +59,7 @@ def errors(run: Run, directory: Path) -> list[dict[str, str]]:
 def check_refused(run: Run, directory: Path, *codes: int) -> None:
     before = contents_of(directory)
     for command, *words in CHANGING:
-        ended = run(str(directory), *words, command=command)
-        assert ended.code in (codes or (15,)), command
+        assert run(str(directory), *words, command=command).code in (codes or (15,)), command
     assert contents_of(directory) == before
 
 
@@ -124,8 +123,7 @@ def test_r064_a_manifest_under_the_name_of_another(run, table, over):
         range(45, 47)
     )  # shorter than the others: expiries that only compare lengths see it
     table.append(range(47, 60))
-    manifests = Broken(table.directory).manifests(0)
-    paths = [Path(one["manifest_path"]) for one in manifests]
+    paths = [Path(one["manifest_path"]) for one in Broken(table.directory).manifests(0)]
     paths[over].write_bytes(paths[1].read_bytes())
     found = errors(run, table.directory)
     (own,) = (one for one in found if one["subject"] == str(paths[over]))
@@ -133,8 +131,7 @@ def test_r064_a_manifest_under_the_name_of_another(run, table, over):
     assert own["message"].startswith("it is not the manifest that the list describes: ")
     check_hints(found)
     check_refused(run, table.directory)
-    ended = run(str(table.directory), "--yes", "--json", command="repair")
-    assert ended.code == 5
+    assert run(str(table.directory), "--yes", "--json", command="repair").code == 5
     assert len(read_records(paths[over])) == len(read_records(paths[1]))
 
 
@@ -204,8 +201,7 @@ def test_r024_an_older_metadata_file_under_the_newest_name(run, table):
 def test_what_a_plan_leaves_is_told_before_and_after_it_ran(run, table):
     broken = Broken(table.directory)
     broken.edit_head_list(lambda listed: listed[-1].update({"manifest_length": 5}))
-    lost = Path(broken.entries(0)[0]["data_file"]["file_path"])
-    lost.unlink()
+    Path(broken.entries(0)[0]["data_file"]["file_path"]).unlink()
     planned = run(str(table.directory), "--dry-run", "--json", command="repair")
     result = checked_document(planned)["result"]
     assert [one["kind"] for one in result["repairs"]] == ["list-row"]

@@ -164,8 +164,7 @@ def test_expiry_deletes_what_only_old_snapshots_have_live(tmp_path, upgrade, ice
         for snapshot in metadata["snapshots"]
         for entry in live_entries(snapshot)
     }
-    there = {str(path) for path in (directory / "data").rglob("*") if path.is_file()}
-    assert there == live
+    assert {str(path) for path in (directory / "data").rglob("*") if path.is_file()} == live
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -194,8 +193,7 @@ def test_a_second_upgrade_has_nothing_to_do_and_a_lazy_one_can_go_on(tmp_path, u
     for mode in ("", "--lazy"):
         done = upgrade(directory, mode, "--yes", "--json")
         assert (done.code, done.document["status"]) == (0, "nothing-to-do")
-    rest = upgrade(directory, "--eager", "--yes", "--json")
-    assert rest.code == 0
+    assert upgrade(directory, "--eager", "--yes", "--json").code == 0
     assert "root-manifest" in head(directory, "audit")
 
 
@@ -253,8 +251,7 @@ def test_manifests_that_no_root_lists_are_not_counted(tmp_path, upgrade):
     for id_ in range(3):
         table.append([id_])
     table.remove_data_files(1)
-    ran = upgrade(tmp_path / "t", "--yes", "--json")
-    result = ran.document["result"]
+    result = upgrade(tmp_path / "t", "--yes", "--json").document["result"]
     assert result["legacy_manifests"] == len(live_leaves(tmp_path / "t")) == 2
     assert result["steps"][-1]["detail"] == "branch main gets a root that lists its 2 manifests"
 
@@ -310,8 +307,7 @@ def test_tables_become_those_of_iceberg_1_12(tmp_path, upgrade, icectl, version,
     assert "expressions" not in metadata
     assert not [one for one in metadata["snapshots"] if "root-manifest" in one]
     assert metadata["location"] == f"file:{directory}"
-    told = icectl("inspect", directory, "--json").document["result"]
-    assert told["layout"] == "iceberg-1.12"
+    assert icectl("inspect", directory, "--json").document["result"]["layout"] == "iceberg-1.12"
     if not words:  # the reader of the tests knows manifests in Avro
         assert rows_by_snapshot(directory) == before
     assert icectl("validate", directory, "--level", "data", "--all-snapshots").code == 0
@@ -501,8 +497,7 @@ def test_position_delete_files_become_vectors(tmp_path, upgrade):
         assert (summary["operation"], summary["total-position-deletes"]) == ("replace", "3")
         assert (summary["added-dvs"], summary["removed-position-delete-files"]) == ("3", "3")
         live = [entry["data_file"] for entry in live_entries(head(directory, branch))]
-        forms = {one["file_format"].lower() for one in live if one.get("content") == 1}
-        assert forms == {"puffin"}
+        assert {one["file_format"].lower() for one in live if one.get("content") == 1} == {"puffin"}
     again = convert("--check", "--json")
     assert (again.code, again.document["status"]) == (0, "nothing-to-do")
 
@@ -512,8 +507,7 @@ def test_position_deletes_are_converted_later_too(tmp_path, upgrade):
     build(directory, 2)
     assert upgrade(directory, "--eager", "--yes").code == 0
     rows = rows_by_snapshot(directory)[head(directory)["snapshot-id"]]
-    words = ("--eager", "--convert-position-deletes", "--yes", "--json")
-    done = upgrade(directory, *words)
+    done = upgrade(directory, "--eager", "--convert-position-deletes", "--yes", "--json")
     assert (done.code, done.document["status"]) == (0, "done")
     assert [step["step"] for step in done.document["result"]["steps"]] == [
         "convert-position-deletes"

@@ -24,8 +24,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     env = FixedEnv(START_MS + 10**9, snapshot_ids=5_000, uuids=5_000)
 
     def run_(*words: str) -> tuple[int, Any]:
-        code = app.main([*words, "--json"], env=env)
-        return code, json.loads(capsys.readouterr().out)["result"]
+        return app.main([*words, "--json"], env=env), json.loads(capsys.readouterr().out)["result"]
 
     return run_
 
@@ -92,8 +91,7 @@ def test_rules_of_version_4_are_chosen_and_left_out_by_their_ids(run, broken):
 
 def test_a_snapshot_or_ref_of_version_4_is_checked_alone(run, broken):
     table, snapshots = str(broken.directory), broken.members()["snapshots"]
-    parent = str(snapshots[-2]["snapshot-id"])
-    code, result = run("validate", table, "--snapshot", parent)
+    code, result = run("validate", table, "--snapshot", str(snapshots[-2]["snapshot-id"]))
     assert (code, result["findings"], result["snapshots_checked"]) == (0, [], 1)
     assert rules(run("validate", table, "--ref", "main")[1]) == {"V4-038", "V4-061"}
     assert rules(run("validate", table, "--ref", "eoy")[1]) == set()
@@ -132,8 +130,7 @@ def test_r161_files_outside_of_the_table_are_counted(run, broken):
 
 def test_v4_100_a_leaf_with_a_destroyed_page_in_any_of_its_columns_is_found(run, healthy):
     table = BrokenTree(healthy("eager"))
-    leaf = next(row for row in table.rows() if row["content_type"] == DATA_LEAF)
-    path = local(leaf["location"])
+    path = local(next(row for row in table.rows() if row["content_type"] == DATA_LEAF)["location"])
     content = path.read_bytes()
     group = pq.ParquetFile(path).metadata.row_group(0)
     chunks = [group.column(at) for at in range(group.num_columns)]

@@ -84,7 +84,6 @@ def test_files_of_a_manifest_are_chosen_by_their_metrics(validate, tmp_path, for
 
 
 def test_a_condition_that_is_none_is_wrong_usage(validate, tmp_path):
-    table = build(tmp_path / "t", 2)
-    ended = validate(table.location, "--where", "colour = 1")
+    ended = validate(build(tmp_path / "t", 2).location, "--where", "colour = 1")
     assert ended.code == 2
     assert "the table has no column `colour`" in ended.err

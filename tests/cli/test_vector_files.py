@@ -60,8 +60,7 @@ def test_all_files_of_vectors_are_referred_to(
     assert second
     for path in table.directory.rglob("*"):
         os.utime(path, (1_500_000_000, 1_500_000_000))
-    ended = table.run("remove-orphans", "--older-than", "30d", "--yes")
-    assert ended["status"] == "nothing-to-do"
+    assert table.run("remove-orphans", "--older-than", "30d", "--yes")["status"] == "nothing-to-do"
     assert vectors(table) == first | second
     found = table.run("validate", "--level", "data", "--all-snapshots")["result"]
     assert [one for one in found["findings"] if one["severity"] != "info"] == []

@@ -270,8 +270,7 @@ def test_a_page_of_tables_written_over_days_shows_growth(inspect, tmp_path):
 
 def test_a_page_shows_how_deep_sorted_tables_are(inspect, tmp_path):
     table = TableBuilder(tmp_path / "t", partitioning="identity")
-    field = SortField((1,), parse_transform("identity"), "asc", "nulls-first")
-    order = SortOrder(1, (field,))
+    order = SortOrder(1, (SortField((1,), parse_transform("identity"), "asc", "nulls-first"),))
     table.metadata = replace(table.metadata, sort_orders=(order,), default_sort_order_id=1)
     for ids in ([0, 6], [3, 9]):
         table.append(ids)

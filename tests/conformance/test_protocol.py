@@ -152,5 +152,4 @@ def test_what_changes_meanwhile_is_a_conflict_and_planned_anew(served):
     metadata = served.load().metadata
     assert metadata.refs["keep"].snapshot_id == oldest
     assert metadata.snapshot(oldest) is not None
-    names = {each.name for each in requirements[-1] if hasattr(each, "name")}
-    assert names == {"main", "keep"}
+    assert {each.name for each in requirements[-1] if hasattr(each, "name")} == {"main", "keep"}

@@ -159,8 +159,7 @@ STRAYS = (
 
 def _littered(directory: Path) -> None:
     """Files of crashed writers and of expired snapshots beside those of the table, all old."""
-    table = filled_table(directory, range(3), partitioning="identity")
-    table.delete_rows([1])
+    filled_table(directory, range(3), partitioning="identity").delete_rows([1])
     for name in STRAYS:
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -173,8 +173,7 @@ def main() -> None:
     from tests.fault.changing import CHANGING
 
     # What a command imports when it is called: once, not in each child.
-    commands = {changing.words[0].replace("-", "_") for changing in CHANGING.values()}
-    for name in commands:
+    for name in {changing.words[0].replace("-", "_") for changing in CHANGING.values()}:
         import_module(f"icectl.commands.{name}.options")
         import_module(f"icectl.commands.{name}.run")
     for name in ("icectl.catalog.commit_file", "numpy.ma", "obstore.store", "pyarrow.dataset"):

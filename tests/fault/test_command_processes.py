@@ -54,8 +54,7 @@ def test_a_run_may_be_killed_between_any_two_steps(subject, processes, left, fir
     """What it wrote is removed by the run after it, once nobody can commit it: where the run after
     it has nothing to commit, after another writer's commit. What it was writing is removed a day
     later."""
-    steps = steps_of_a_run(subject, processes)
-    for nth in range(first, steps + 1, stride):
+    for nth in range(first, steps_of_a_run(subject, processes) + 1, stride):
         subject.restore()
         before = subject.current()
         (ended,) = processes.run([subject.words], directory=subject.directory, end="kill", nth=nth)
@@ -106,8 +105,7 @@ def test_of_two_runs_at_once_one_wins(subject, processes, left, rounds):
     for _ in range(rounds):
         subject.restore()
         before = read_metadata(current_metadata(subject.directory))
-        lines = [subject.words, subject.words]
-        ended = processes.run(lines, directory=subject.directory)
+        ended = processes.run([subject.words, subject.words], directory=subject.directory)
         codes = tuple(sorted(run.code for run in ended))
         if subject.changing.name == "erase":  # several commits: each may make some of them
             assert set(codes) <= {0, 3, 11}, [run.document for run in ended]

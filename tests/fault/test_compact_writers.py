@@ -218,8 +218,7 @@ def test_any_store_call_may_fail_while_deletes_are_carried(
     overtaken.check()
     assert left_over(overtaken.table) == []
     for nth in range(1, len(counting[0].calls) + 1, stride):
-        code = overtaken.run(partial(FaultyStore, nth=nth, failure=failure))
-        assert code in (0, 3, 13, 15), nth
+        assert overtaken.run(partial(FaultyStore, nth=nth, failure=failure)) in (0, 3, 13, 15), nth
         overtaken.check()
         check_clean(overtaken.table)
 
@@ -320,8 +319,7 @@ def test_rule_20_a_budget_lets_the_others_land(tmp_path):
     options = ("--partial-progress", "3", "--max-failed-commits", "1")
     code, document = compact(table, store, *options)
     assert code == 3, document
-    statuses = [group["status"] for group in document["result"]["groups"]]
-    assert statuses == ["failed", "done", "done"]
+    assert [group["status"] for group in document["result"]["groups"]] == ["failed", "done", "done"]
     assert len(document["result"]["snapshot_ids"]) == 2
     assert ids(table) == sorted(table.ids())
     assert left_over(table) == []

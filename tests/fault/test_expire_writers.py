@@ -117,8 +117,7 @@ def test_a_longer_retention_set_between_plan_and_commit_holds(aged):
     prepared = prepare(expiry, options_of(policy))
     assert len(prepared.plan.retention.expired) == 5
     commit_updates(aged, SetProperties({"history.expire.min-snapshots-to-keep": "4"}))
-    expired = execute(expiry, prepared)
-    assert len(expired_ids(expired, aged)) == 2
+    assert len(expired_ids(execute(expiry, prepared), aged)) == 2
     aged.check_readable()
 
 
@@ -130,8 +129,7 @@ def test_r191_snapshots_brought_back_after_the_commit_keep_every_file(aged):
     def bring_back() -> None:
         go_back(aged, old)
 
-    expired = expire(aged.table.location, HookedStore(bring_back))
-    assert len(expired.removal.removed) == 0
+    assert len(expire(aged.table.location, HookedStore(bring_back)).removal.removed) == 0
     assert before <= aged.files()
     aged.check_readable()
 
@@ -223,8 +221,7 @@ def test_r156_an_unknown_outcome_deletes_nothing_and_is_finished_later(aged, lan
 
 
 def retained_manifest(aged: Aged) -> Path:
-    metadata = read_metadata(current_metadata(aged.directory))
-    assert read_rows(metadata)
+    assert read_rows(read_metadata(current_metadata(aged.directory)))
     head = aged.table.metadata.current_snapshot
     assert head is not None
     return Path(aged.table._manifests_of[head.snapshot_id][0].manifest_path)

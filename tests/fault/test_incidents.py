@@ -232,8 +232,7 @@ def test_rules_2_and_5_a_losing_attempt_is_made_anew_and_only_its_files_go(tmp_p
     code, document = run(words, MetStore(actions[other]))
     assert (code, document["status"]) == (0, "done"), document
     metadata = read_metadata(current_metadata(table.directory))
-    shown = {dict(row)["id"] for row in read_rows(metadata)}
-    assert shown == table.ids()
+    assert {dict(row)["id"] for row in read_rows(metadata)} == table.ids()
     assert rows_of(table).keys() == set(table.ids_of) | {metadata["current-snapshot-id"]}
     subject = Subject(None, table.directory, table.directory, {})  # type: ignore[arg-type]
     assert unneeded(subject) == set()

@@ -141,8 +141,7 @@ HALVES = [b"", b'{"format-version": 2, "table-uu', b'{"format-version": 2}']
 def test_a_file_that_waits_for_its_rename_is_no_other_table(littered, content, days, goes, capfd):
     """While it is young its writer is at work; later it is left over, and then an orphan."""
     wait(littered, days, content)
-    words = [word for word in littered.words if word != "--yes"]
-    code, document = run([*words, "--check"])
+    code, document = run([*[word for word in littered.words if word != "--yes"], "--check"])
     assert code == 4, document
     orphans = {file["path"] for file in document["result"]["orphans"]}
     assert any(path.endswith(WAITING) for path in orphans) is goes

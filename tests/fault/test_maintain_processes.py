@@ -55,8 +55,7 @@ def test_two_runs_beside_each_other_lose_nothing(server, capsys, count):
     tables = {f"t{number}": rotten(server, f"t{number}") for number in range(count)}
     steps = "--only=rewrite-manifests,expire-snapshots,remove-orphans"
     both = [started(steps), started(steps, "--jobs", "2")]
-    ended = [one.communicate(timeout=300) for one in both]
-    for out, err in ended:
+    for out, err in [one.communicate(timeout=300) for one in both]:
         found = rows(out)
         assert len(found) == count, err
         assert {row["status"] for row in found.values()} <= {

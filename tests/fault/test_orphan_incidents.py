@@ -134,8 +134,7 @@ def test_r193_tables_that_share_files_are_refused(table):
 
 def test_rule_38_and_incident_6_files_of_a_long_write_are_left_alone(table, uncommitted):
     """What is younger than three days stays; an age under a day has to be insisted on."""
-    folders = [table.directory / "data", table.directory / "metadata"]
-    for folder in folders:
+    for folder in [table.directory / "data", table.directory / "metadata"]:
         age(folder, 2.9)
     code, document = remove(table, *ALL_AT_ONCE)
     assert (code, document["result"]["orphans"]) == (0, [])

@@ -102,8 +102,7 @@ def test_a_table_may_be_named_through_a_mount(tmp_path, real):
     stray(real, "data/lost.parquet")
     before = data_files(real)
     (tmp_path / "mounted").mkdir()
-    mounts = {real: tmp_path / "mounted"}
-    document = on_mounts(mounts, "remove-orphans", str(real), *ALL_AT_ONCE)
+    document = on_mounts({real: tmp_path / "mounted"}, "remove-orphans", str(real), *ALL_AT_ONCE)
     assert removed(document, real) == {"data/lost.parquet"}
     assert data_files(real) == before != set()
 

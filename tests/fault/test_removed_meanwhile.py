@@ -127,8 +127,7 @@ def test_a_view_whose_files_another_commit_has_removed_shows_the_newest_table(
 def test_groups_whose_files_are_still_there_land(tmp_path, version, other, pattern):
     table = build(tmp_path / "t", version)
     before = shown(table)
-    store = RacingStore(pattern, replaced(table, *other))
-    code, document = change(table, store, "compact")
+    code, document = change(table, RacingStore(pattern, replaced(table, *other)), "compact")
     assert (code, document["status"]) == (3, "incomplete"), document
     failed = document["result"]["failed"]
     assert all(re.search("another commit has removed|is not live", one["reason"]) for one in failed)

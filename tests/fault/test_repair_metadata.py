@@ -51,8 +51,7 @@ def test_no_byte_of_a_truncated_metadata_file_is_lost(broken, failure):
         table = restored(broken)
         code, _ = run(words(table), FaultyStore(LocalStore(), nth, failure))
         folder = table / "metadata"
-        kept = [path for path in folder.iterdir() if path.read_bytes() == stored]
-        assert kept, nth
+        assert [path for path in folder.iterdir() if path.read_bytes() == stored], nth
         assert code in (0, 3, 11, 13, 15), nth
         assert run(words(table))[0] == 0, nth
         assert current_metadata(table).name == "v2.metadata.json"
@@ -65,5 +64,4 @@ def test_remove_orphans_leaves_the_file_that_was_moved_aside(broken):
     os.utime(aside, (1_600_000_000, 1_600_000_000))
     assert run(["remove-orphans", str(broken), "--yes", "--json"])[0] == 0
     assert aside.exists()
-    metadata = read_metadata(current_metadata(broken))
-    assert len(read_rows(metadata)) == 4
+    assert len(read_rows(read_metadata(current_metadata(broken)))) == 4

@@ -150,8 +150,7 @@ def test_of_a_newer_table_goes_what_the_plan_names_and_no_more(subject, plan, un
     assert (code, document["status"]) == (0, "done"), document
     subject.check_whole()
     assert kept(subject) == undisturbed[1]
-    metadata = read_metadata(current_metadata(subject.directory))
-    assert metadata["properties"]["meanwhile"] == "yes"
+    assert read_metadata(current_metadata(subject.directory))["properties"]["meanwhile"] == "yes"
 
 
 def test_a_plan_that_was_changed_is_refused(tmp_path):
@@ -270,8 +269,7 @@ def test_orphans_that_are_not_in_the_plan_stay(tmp_path):
     assert (code, document["status"]) == (0, "done")
     assert later.exists()
     assert again.exists()
-    removed = named - {again.name, f".{again.name}.crc"}
-    assert document["result"]["removed"] == len(removed)
+    assert document["result"]["removed"] == len(named - {again.name, f".{again.name}.crc"})
 
 
 def test_a_run_holds_no_more_of_a_plan_than_its_changes(tmp_path, monkeypatch):

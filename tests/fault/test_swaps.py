@@ -56,8 +56,7 @@ def _sfc_1(directory: Path) -> None:
 
 def _iceberg(directory: Path) -> None:
     _grown(directory, 3, "identity")
-    clock = Clock(NOW_MS - 5 * DAY_MS)
-    upgrade(directory, clock, "--layout", "iceberg-1.12", "--eager")
+    upgrade(directory, Clock(NOW_MS - 5 * DAY_MS), "--layout", "iceberg-1.12", "--eager")
 
 
 TABLES: Mapping[str, Callable[[Path], object]] = {

@@ -62,8 +62,7 @@ def by_id(struct: pa.Array) -> dict[int, pa.Array]:
 
 def statistics(path: Path, content_type: int) -> list[dict[int, dict[int, Any]]]:
     """What the rows of a kind in a root say of columns, by column and offset in its group."""
-    rows = pa.Table.to_struct_array(pq.read_table(path)).combine_chunks()
-    columns = by_id(rows)
+    columns = by_id(pa.Table.to_struct_array(pq.read_table(path)).combine_chunks())
     places = [at for at, code in enumerate(columns[134].to_pylist()) if code == content_type]
     groups = {
         (base - 10_000) // 200: {number - base: values for number, values in by_id(group).items()}

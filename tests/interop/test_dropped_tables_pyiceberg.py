@@ -84,8 +84,7 @@ def test_all_that_is_left_is_named_at_once_with_what_leads_out(world, run, comma
 
 
 def test_validate_warns_and_its_hint_leads_out(world, run):
-    found = [f for f in run("validate", NAME)["result"]["findings"] if f["rule"] == "R-002"]
-    (warning,) = found
+    (warning,) = [f for f in run("validate", NAME)["result"]["findings"] if f["rule"] == "R-002"]
     message = f"3 metadata files of another table, {world.uuid}, which was here before this one"
     assert (warning["severity"], warning["message"]) == ("warning", message)
     assert f"`icectl remove-orphans {NAME} --leftover-uuid {world.uuid}`" in warning["hint"]
@@ -138,8 +137,7 @@ def refused(world, run, id_, *names):
 
 @pytest.mark.parametrize("name", ["test", "other"])
 def test_a_table_that_a_configured_catalog_has_was_not_dropped(world, run, name):
-    uri = world.catalog.properties["uri"]
-    named = SqlCatalog(name, uri=uri)
+    named = SqlCatalog(name, uri=world.catalog.properties["uri"])
     named.create_namespace_if_not_exists("kept")
     named.register_table("kept.x", world.old_metadata)
     refused(world, run, "leftover-in-use")
@@ -176,8 +174,7 @@ def test_a_location_and_another_uuid_prove_nothing(world, run):
     table, newest = str(world.folder), Path(world.table.metadata_location).name
     words = ("--metadata-file", newest, "--leftover-uuid", world.uuid, "--yes")
     ids = {run("remove-orphans", table, *ALL, *words, code=5)["error"]["id"]}
-    other = "0190c1a4-5b6c-7d8e-9f01-23456789abcd"
-    words = (*ALL, "--leftover-uuid", other, "--yes")
+    words = (*ALL, "--leftover-uuid", "0190c1a4-5b6c-7d8e-9f01-23456789abcd", "--yes")
     ids.add(run("remove-orphans", NAME, *words, code=5)["error"]["id"])
     assert ids == {"leftover-unproven", "other-table"}
     assert world.old_files <= world.files()

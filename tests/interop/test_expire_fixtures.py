@@ -15,16 +15,11 @@ from tests.interop.test_relocated_fixtures import of_small_tables
 
 TABLES = [
     "dremio/multi_rowgroup_orders_with_deletes",
-    "dremio/multi_rowgroup_orders_with_deletes_long_dir",
-    "dremio/orders",
-    "dremio/table_with_delete",
-    "duckdb-iceberg/equality_deletes__mydb__mytable_partitioned",
-    "duckdb-iceberg/generated_spec2_0_001",
-    "duckdb-iceberg/lineitem_iceberg",
-    "duckdb-iceberg/lineitem_iceberg_no_hint",
-    "glaredb/tables-v1__lineitem_versioned",
-    "impala/iceberg_avro_mixed",
-    "impala/iceberg_v2_delete_both_eq_and_pos",
+    "dremio/multi_rowgroup_orders_with_deletes_long_dir", "dremio/orders",
+    "dremio/table_with_delete", "duckdb-iceberg/equality_deletes__mydb__mytable_partitioned",
+    "duckdb-iceberg/generated_spec2_0_001", "duckdb-iceberg/lineitem_iceberg",
+    "duckdb-iceberg/lineitem_iceberg_no_hint", "glaredb/tables-v1__lineitem_versioned",
+    "impala/iceberg_avro_mixed", "impala/iceberg_v2_delete_both_eq_and_pos",
     "impala/iceberg_v2_delete_different_equality_ids",
     "impala/iceberg_v2_delete_equality_multi_eq_ids",
     "impala/iceberg_v2_delete_equality_partition_evolution",
@@ -34,14 +29,10 @@ TABLES = [
     "impala/iceberg_v2_positional_delete_all_rows_orc",
     "impala/iceberg_v2_positional_not_all_data_files_have_delete_files",
     "impala/iceberg_v2_positional_not_all_data_files_have_delete_files_orc",
-    "impala/iceberg_v2_positional_update_all_rows",
-    "impala/iceberg_v3_all_types",
-    "impala/iceberg_v3_default_value_avro",
-    "impala/iceberg_v3_deletion_vectors",
-    "impala/iceberg_v3_row_lineage_orc",
-    "impala/test_default_part",
-    "impala/trino_nested_variant",
-]
+    "impala/iceberg_v2_positional_update_all_rows", "impala/iceberg_v3_all_types",
+    "impala/iceberg_v3_default_value_avro", "impala/iceberg_v3_deletion_vectors",
+    "impala/iceberg_v3_row_lineage_orc", "impala/test_default_part", "impala/trino_nested_variant",
+]  # fmt: skip
 
 
 def local_of(table: Path, facts: dict[str, Any]) -> Callable[[str], Path]:

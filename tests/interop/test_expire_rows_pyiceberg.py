@@ -140,8 +140,7 @@ def test_exactly_the_rows_of_the_filter_go(seed, tmp_path, monkeypatch, capsys):
     for task in table.scan().plan_files():
         path = task.file.file_path.removeprefix("file://")
         if path in paths:  # no row of it stays
-            ids = set(_ids(path))
-            assert ids.isdisjoint(kept)
+            assert set(_ids(path)).isdisjoint(kept)
 
 
 def _ids(path: str) -> list[int]:

@@ -62,8 +62,7 @@ def arguments(fixtures_dir: Path, name: str, facts: Facts, *more: str) -> list[s
 
 
 def run(capsys: pytest.CaptureFixture[str], given: list[str]) -> tuple[int, str]:
-    code = main(given)
-    return code, capsys.readouterr().out
+    return main(given), capsys.readouterr().out
 
 
 def run_json(capsys: pytest.CaptureFixture[str], given: list[str]) -> Facts:

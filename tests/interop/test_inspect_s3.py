@@ -28,8 +28,7 @@ def s3_table(
         if path.is_file():
             key = f"wh/orders/{path.relative_to(directory).as_posix()}"
             client.put_object(Bucket=BUCKET, Key=key, Body=path.read_bytes())
-    options = [f"--storage-option={key}={value}" for key, value in s3_server.options.items()]
-    return location, options
+    return location, [f"--storage-option={key}={value}" for key, value in s3_server.options.items()]
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:

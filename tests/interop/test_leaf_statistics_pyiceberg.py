@@ -91,8 +91,7 @@ def asked_and_left_out(directory: Path, chosen: Sequence[str], operators: str) -
     for name in names({one: ALL[one] for one in chosen}):
         held = {leaf: values(table, name) for leaf, table in rows.items()}
         for text, is_match in conditions(name, operators if name in ALL else operators[-1]):
-            others = leaves_without(facts, root, parse_where(text, metadata))
-            alive = others & rows.keys()
+            alive = leaves_without(facts, root, parse_where(text, metadata)) & rows.keys()
             for leaf in alive:
                 assert not any(map(is_match, held[leaf])), text
             asked, left_out = asked + 1, left_out + len(alive)

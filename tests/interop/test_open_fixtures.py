@@ -44,8 +44,7 @@ def check(loaded, expected):
 def test_every_table_opens_by_its_metadata_file(name, fixtures_dir):
     directory, expected = fixtures_dir / name, TABLES[name]
     file = f"{directory}/{expected['metadata_file']}"
-    catalog = resolve(file, LocalStore(), SystemEnv(), read_only=True)
-    loaded = open_table(catalog)
+    loaded = open_table(resolve(file, LocalStore(), SystemEnv(), read_only=True))
     check(loaded, expected)
     assert (loaded.metadata_location, loaded.capabilities) == (file, NAMED_FILE)
 

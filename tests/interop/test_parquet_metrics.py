@@ -105,8 +105,7 @@ def test_metrics_are_those_of_the_manifests_by_other_writers(name, fixtures_dir)
     files = table.data_files()
     assert files
     for data_file in files:
-        path = table.local(data_file["file_path"])
-        with path.open("rb") as file:
+        with table.local(data_file["file_path"]).open("rb") as file:
             found = read_metrics(file, table.schema)
         assert found.record_count == data_file["record_count"]
         assert data_file["split_offsets"] in (None, list(found.split_offsets))

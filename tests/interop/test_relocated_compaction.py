@@ -154,5 +154,4 @@ def test_merged_deletes_delete_the_same_rows(fixtures_dir, tmp_path, icectl, nam
     by_position = [file for file in deletes if file["content"] == 1]
     assert len({file["referenced_data_file"] for file in by_position}) == len(by_position)
     assert findings(icectl) - wrong == Counter()
-    again = icectl("compact", "--deletes-only")
-    assert again["status"] == "nothing-to-do"
+    assert icectl("compact", "--deletes-only")["status"] == "nothing-to-do"

@@ -29,8 +29,7 @@ def orders(catalog: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     uri = f"sqlite:///{tmp_path}/catalog.db"
     settings.write_text(f'[catalog.test]\ntype = "sql"\nuri = "{uri}"\n')
     monkeypatch.setenv("ICECTL_CONFIG", str(settings))
-    location = f"file://{tmp_path}/orders"
-    table = catalog.create_table("db.orders", SCHEMA, location=location)
+    table = catalog.create_table("db.orders", SCHEMA, location=f"file://{tmp_path}/orders")
     for number in range(6):
         table.append(pa.table({"id": [number, number + 10]}, SCHEMA))
     return table
@@ -125,8 +124,7 @@ def test_what_a_dropped_table_has_left_is_no_part_of_the_copy(
     for path in Path("trial/metadata").glob("0000[2-6]-*.metadata.json"):
         path.unlink()
     words = ("--metadata-file", Path(again.metadata_location).name)
-    done = run("relocate", "trial", "--new-uuid", *words)["result"]
-    assert len(done["set_aside"]) == 4
+    assert len(run("relocate", "trial", "--new-uuid", *words)["result"]["set_aside"]) == 4
     run("compact", "trial", "--engine", "local", "--rewrite-all", "--yes")
     assert ids(newest("trial")) == [1]
 
@@ -151,8 +149,7 @@ def test_what_cannot_be_told_is_refused(orders: Table, run: Run, change: str, id
         text = json.dumps(members) if change == "another table's" else "{"
         (folder / f"00002-{OTHER_UUID}.metadata.json").write_text(text)
     before = contents_by_name(Path("trial"))
-    document = run("relocate", "trial", "--new-uuid", code=5)
-    assert document["error"]["id"] == id_
+    assert run("relocate", "trial", "--new-uuid", code=5)["error"]["id"] == id_
     assert contents_by_name(Path("trial")) == before
 
 

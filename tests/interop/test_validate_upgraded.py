@@ -46,8 +46,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     """Run a command with `--json`; its exit code and document."""
 
     def run_(*words: str) -> tuple[int, Any]:
-        code = app.main([*words, "--json"])
-        return code, json.loads(capsys.readouterr().out)
+        return app.main([*words, "--json"]), json.loads(capsys.readouterr().out)
 
     return run_
 

@@ -109,8 +109,7 @@ def test_depths_are_those_of_counting(draw):
     cut = draw.draw(st.integers(1, len(files)))
     batches = [part(found, 0, cut), part(found, cut, len(files))]
     spans = joined([spans_of(one, metrics_of(one), key) for one in batches if len(one)])
-    groups = np.array([group for *_, group in files], np.int64)
-    shown = depths(spans, groups, 2)
+    shown = depths(spans, np.array([group for *_, group in files], np.int64), 2)
     for number, file in enumerate(files):
         peers = [peer for peer in files if peer[3] == file[3]]
         assert math.isclose(shown.of_files[number], depth(name, file, peers), rel_tol=1e-9)

@@ -36,8 +36,7 @@ def orc_file():
 
 
 def avro_file():
-    items = {"type": "array", "items": ["null", "long"]}
-    kinds = {"n": "long", "s": "string", "l": items}
+    kinds = {"n": "long", "s": "string", "l": {"type": "array", "items": ["null", "long"]}}
     fields = [{"name": name, "type": kind} for name, kind in kinds.items()]
     file = io.BytesIO()
     schema = {"type": "record", "name": "r", "fields": fields}

@@ -215,5 +215,4 @@ def test_one_row_with_all_metrics_is_decided_exactly(leaf, row, negated):
         value = row[name]
         row = row | {name: None if value is None else value[:1]}
     found = entries(data("f", record_count=1) | metrics([row], {"nulls", "nans", "lower", "upper"}))
-    kept = may_match(found, predicate, [], [SCHEMA])
-    assert kept.tolist() == [holds(predicate, row) is True]
+    assert may_match(found, predicate, [], [SCHEMA]).tolist() == [holds(predicate, row) is True]

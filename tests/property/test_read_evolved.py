@@ -224,8 +224,7 @@ class Drawn:
 
 @st.composite
 def tables(draw: Any) -> Drawn:
-    ids = iter(range(1, 1000))
-    found = draw(fields(2, ids))
+    found = draw(fields(2, iter(range(1, 1000))))
     row = Column(0, "", "struct", "struct", "", found)
     return Drawn(found, draw(st.lists(present(row), max_size=6)))
 
@@ -253,8 +252,7 @@ def test_rows_are_those_that_the_table_means(drawn, file_format, data):
         {"type": "struct", "schema-id": 0, "fields": [table_field(one) for one in kept]}
     )
     content = io.BytesIO(written(drawn, file_format))
-    file = SourceFile("f", file_format, len(drawn.rows), 1)
-    source = open_source(content, file, wanted, ())
+    source = open_source(content, SourceFile("f", file_format, len(drawn.rows), 1), wanted, ())
     found = []
     for part in source.stored():
         positions = np.arange(part.first_row, part.first_row + part.batch.num_rows)

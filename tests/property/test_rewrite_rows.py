@@ -90,8 +90,7 @@ def files(draw):
         row = dict(zip(ORDER, (*values, draw(st.integers(0, 2))), strict=True))
         absent = {"late": 7, "name": None, "tags": None, "ratio": None}
         rows.append({name: row[name] if name in fields else absent[name] for name in ORDER})
-    places = st.sets(st.integers(0, 11), max_size=4)
-    chosen = {at for at in draw(places) if at < len(rows)}
+    chosen = {at for at in draw(st.sets(st.integers(0, 11), max_size=4)) if at < len(rows)}
     is_vector = draw(st.booleans())
     return Drawn(
         rows, fields, draw(st.integers(1, 5)), draw(FORMATS), chosen if is_vector else set(),

@@ -76,8 +76,7 @@ def test_a_box_on_a_globe_has_all_points_and_is_no_wider_than_on_a_plane(points)
     for x in longitudes:
         assert (west <= x <= east) if west <= east else (x >= west or x <= east)
     # The widest gap between neighbours, around the globe, computed one by one.
-    around = [*longitudes, longitudes[0] + 360]
-    gaps = [other - one for one, other in pairwise(around)]
+    gaps = [other - one for one, other in pairwise([*longitudes, longitudes[0] + 360])]
     assert 360 - max(gaps) - 1e-9 <= width <= 360 - max(gaps) + 360 / 4096
     assert (south, north) == (min(y for _, y in points), max(y for _, y in points))
 

@@ -79,8 +79,7 @@ def test_r091_bytes_of_a_value_decode_to_the_value(pair):
 @given(st.one_of(typed_values(), nested_values()))
 def test_r094_json_of_a_value_reads_back_as_the_value(pair):
     type_, value = pair
-    stored = json.loads(json.dumps(to_json(type_, value)))
-    assert from_json(type_, stored) == value
+    assert from_json(type_, json.loads(json.dumps(to_json(type_, value)))) == value
 
 
 @given(typed_values())

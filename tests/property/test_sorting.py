@@ -86,8 +86,7 @@ def test_rows_are_in_the_order_of_their_values(rows, order, memory_bytes, batch_
         for at in range(0, len(rows), batch_rows)
         for part in [given_rows[at : at + batch_rows]]
     ]
-    keys = sort_keys(order, WANTED, arrow)
-    found = sorted_batches(batches, keys, memory_bytes)
+    found = sorted_batches(batches, sort_keys(order, WANTED, arrow), memory_bytes)
     numbers = [number for batch in found for number in batch["n"].to_pylist()]
     by_value = functools.cmp_to_key(functools.partial(compared, order))
     assert numbers == [row[-1] for row in sorted(given_rows, key=by_value)]

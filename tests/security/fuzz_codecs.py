@@ -68,8 +68,7 @@ def seeds(folder: Path) -> Mapping[str, tuple[Codec, bytes]]:
     table = filled_table(folder / "t", range(12), files=3, format_version=3, partitioning="two")
     table.delete_rows([1, 2])
     metadata = current_metadata(folder / "t")
-    members = members_of(metadata)
-    lists = Path(members["snapshots"][-1]["manifest-list"]).read_bytes()
+    lists = Path(members_of(metadata)["snapshots"][-1]["manifest-list"]).read_bytes()
     manifest = min((folder / "t" / "metadata").glob("*-m0.avro")).read_bytes()
     (folder / "twins").mkdir()
     tree = twins(folder / "twins", "identity")[1]
@@ -171,8 +170,7 @@ def _store(content: bytes) -> _OneFile:
 
 
 def _listed(command: str) -> list[FileStatus]:
-    place = journals.journal_location("/t/metadata", command, UUID)
-    return [FileStatus(place, 100, 1)]
+    return [FileStatus(journals.journal_location("/t/metadata", command, UUID), 100, 1)]
 
 
 def _outputs(content: bytes) -> object:

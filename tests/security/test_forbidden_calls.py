@@ -108,8 +108,7 @@ def test_every_exception_is_still_needed():
 
 
 def test_only_workers_unpickle_calls():
-    tree = ast.parse((ROOT / "icectl/rows/workers.py").read_text("utf-8"))
-    for part in tree.body:
+    for part in ast.parse((ROOT / "icectl/rows/workers.py").read_text("utf-8")).body:
         names = [name for name, _ in found(part)]
         if "recv" in names:
             assert getattr(part, "name", None) in RECEIVERS

@@ -94,8 +94,7 @@ def test_orphans_whose_folder_becomes_a_link_before_they_go(tmp_path, others):
     age(table.directory, 7)
     stray(table.directory, "data/x/lost.parquet")
     action = once(lambda: swap(table.directory / "data/x", others))
-    words = ["remove-orphans", str(table.directory), *ORPHANS]
-    code, document = run(words, swapping(action))
+    code, document = run(["remove-orphans", str(table.directory), *ORPHANS], swapping(action))
     assert (others / "lost.parquet").exists()
     assert (code, document["result"]["removed"]) == (3, 0)
 
@@ -172,8 +171,7 @@ def test_the_way_to_a_table_is_resolved_before_the_question(tmp_path):
 
     context = context_of(aged.directory, swapping(once(lead_elsewhere)))
     execute_expiry(context, prepare_expiry(context, options_of()))
-    after = sorted(path.name for path in (tmp_path / "other-disk").rglob("*.parquet"))
-    assert after == before
+    assert sorted(path.name for path in (tmp_path / "other-disk").rglob("*.parquet")) == before
 
 
 def test_a_folder_that_is_open_stays_the_one_that_it_was(tmp_path, others):

@@ -46,8 +46,7 @@ def swap(
     server: SqlServer, name: str, place: Path, change: Callable[[dict[str, Any]], None]
 ) -> Path:
     """Commit metadata as the writer of a table can: any, in a file of any place it may write to."""
-    path = local(server.current(name))
-    members = read_metadata(path)
+    members = read_metadata(local(server.current(name)))
     change(members)
     place.mkdir(parents=True, exist_ok=True)
     made = place / "00077-3b0d3a4e-8a1c-4a6c-9a57-2f3f9d3c6a11.metadata.json"
@@ -250,8 +249,7 @@ def test_a_log_cannot_vouch_for_metadata_of_another_table(server):
 
 
 def test_tables_side_by_side_expire(server):
-    table = filled_table(server.warehouse / "c", range(5))
-    table.replace_data_files(1)
+    filled_table(server.warehouse / "c", range(5)).replace_data_files(1)
     register(server, "c")
     before = len(list((server.warehouse / "c" / "data").iterdir()))
     code, document = run(["expire-snapshots", f"main.{NAMESPACE}.c", *LAST_ONE])

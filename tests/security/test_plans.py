@@ -309,8 +309,7 @@ def test_no_plan_lets_files_outside_the_table_go(tmp_path):
     (outside / "left.parquet").write_bytes(b"somebody's")
     place = tmp_path / "plan.json"
     words = ["remove-orphans", str(table.directory), "-n", "--save-plan", str(place), "--json"]
-    outer = ["--location", str(outside), "--delete-outside"]
-    code, document = run_line([*words, *outer])
+    code, document = run_line([*words, "--location", str(outside), "--delete-outside"])
     assert (code, document["error"]["id"]) == (5, "plan-option"), document
     assert not place.exists()
     assert run_line(words)[0] == 0

@@ -41,8 +41,7 @@ def remarks(source: str) -> Iterator[tuple[int, str]]:
                 yield token.start[0], token.string
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            lines = str(node.value.value).splitlines()
-            yield from enumerate(lines, node.lineno)
+            yield from enumerate(str(node.value.value).splitlines(), node.lineno)
 
 
 def sections() -> dict[str, str]:

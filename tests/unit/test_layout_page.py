@@ -69,8 +69,7 @@ def test_the_field_ids_are_those_of_a_manifest_that_is_written():
 
 
 def test_the_members_of_statistics_have_the_ids_that_are_written():
-    of_all_types = ("string", "double")
-    groups = stats_type([StatsColumn(3, PrimitiveType(name)) for name in of_all_types])
+    groups = stats_type([StatsColumn(3, PrimitiveType(name)) for name in ("string", "double")])
     stored = {
         one.name: int(one.metadata[FIELD_ID]) - 10_600
         for group in groups

@@ -235,8 +235,7 @@ def test_articles_fit_the_words_behind_them():
     wrong = re.compile(r"\ba (?:[aei]\w{2}|o(?!ne)\w\w|u(?:p|nk|nr|ns|nf|nl|nm))")
     texts = [one for one in messages() if "/files/compiled.py" not in one[0]]  # types of C
     texts += [(name, " ".join(text.split())) for name, text in pages()]
-    found = [about for _, about, _ in occurrences(wrong, texts) if "set +a " not in about]
-    assert found == []
+    assert [about for _, about, _ in occurrences(wrong, texts) if "set +a " not in about] == []
     assert occurrences(wrong, [("here", "has a upper bound")]) != []
 
 

@@ -284,8 +284,7 @@ def test_a_link_to_the_table_is_no_copy(table, fixed_env):
 
 def test_under_a_path_map_planning_may_go_on(table, fixed_env):
     put(table, "v4.metadata.json", 4, location="s3://b/t")
-    store = PathMapStore(LocalStore(), (("s3://b/t", str(table)),))
-    files = catalog(table, fixed_env, store)
+    files = catalog(table, fixed_env, PathMapStore(LocalStore(), (("s3://b/t", str(table)),)))
     files.check_writable(files.load())
     with pytest.raises(Refused, match="`--path-map` is only for reading"):
         files.commit(files.load(), (), OWNED)
@@ -366,8 +365,7 @@ def test_r006_the_next_version_has_the_form_of_the_last(
     assert (
         commit(catalog(table, fixed_env)).table.metadata_location == f"{table}/metadata/{written}"
     )
-    content = (table / "metadata" / written).read_bytes()
-    assert content.startswith(b"\x1f\x8b") is compressed
+    assert (table / "metadata" / written).read_bytes().startswith(b"\x1f\x8b") is compressed
 
 
 @pytest.mark.parametrize(
@@ -536,8 +534,7 @@ def test_a_file_written_anew_under_its_name_is_a_conflict(table, fixed_env):
 
 
 def test_r017_the_time_of_a_commit_is_not_before_that_of_its_base(table, fixed_env):
-    ahead = {"last-updated-ms": fixed_env.now_ms() + 30_000}
-    put(table, "v4.metadata.json", 4, **ahead)
+    put(table, "v4.metadata.json", 4, **{"last-updated-ms": fixed_env.now_ms() + 30_000})
     landed = commit(catalog(table, fixed_env)).table
     assert landed.metadata.last_updated_ms == fixed_env.now_ms() + 30_000
 

@@ -75,8 +75,7 @@ def test_a_directory_may_end_like_a_file(fixed_env, tmp_path):
 
 def test_a_single_file_refuses_every_commit(fixed_env, fixtures_dir, tmp_path):
     source = fixtures_dir / "polars/iceberg-table/metadata/v2.metadata.json"
-    file = shutil.copy(source, tmp_path / "v2.metadata.json")
-    catalog = open_(str(file), fixed_env)
+    catalog = open_(str(shutil.copy(source, tmp_path / "v2.metadata.json")), fixed_env)
     loaded = catalog.load()
     assert (loaded.version, loaded.capabilities) == (2, NAMED_FILE)
     with pytest.raises(Refused, match="is a single metadata file"):
@@ -111,5 +110,4 @@ def test_a_metadata_file_is_named_once(fixed_env, tmp_path):
 
 
 def test_a_file_on_another_host_is_told_as_such(fixed_env):
-    catalog = open_("file://elsewhere/v1.metadata.json", fixed_env)
-    assert isinstance(catalog, SingleFileCatalog)
+    assert isinstance(open_("file://elsewhere/v1.metadata.json", fixed_env), SingleFileCatalog)

@@ -82,8 +82,7 @@ def test_r091_columns_are_found_by_any_id(field_id, side):
 
 def test_columns_of_no_known_type_are_not_looked_at():
     bounds = {-5: b"\x01", 4: b"", 77: b"\xff", LARGE_ID: b"x", LARGE_ID - 1: b"\x01"}
-    found = find({3: primitive("int")}, (bounds, bounds))
-    assert found == NOTHING
+    assert find({3: primitive("int")}, (bounds, bounds)) == NOTHING
 
 
 def test_r091_text_is_utf_8():

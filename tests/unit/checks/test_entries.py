@@ -204,10 +204,8 @@ def test_r122_version_3_adds_no_position_delete_files():
     "member", ["referenced_data_file", "content_offset", "content_size_in_bytes"]
 )
 def test_r118_a_vector_says_where_it_is_and_for_what(member):
-    file = vector("s3://b/t/a", "s3://b/t/b") | {member: None}
-    found = check(file, version=3, content=DELETES)
-    what = "a deletion vector without its place or data file"
-    assert found == one("R-118", "error", what)
+    found = check(vector("s3://b/t/a", "s3://b/t/b") | {member: None}, version=3, content=DELETES)
+    assert found == one("R-118", "error", "a deletion vector without its place or data file")
 
 
 @pytest.mark.parametrize(("offset", "size"), [(-1, 40), (4, -1), (961, 40), (2**63 - 1, 2**63 - 1)])
@@ -246,8 +244,7 @@ def test_r123_equality_deletes_name_columns_to_compare(ids, severity, what):
 
 def test_r123_columns_that_were_dropped_still_count():
     metadata = table(schemas=(SCHEMA, Schema(1, SCHEMA.fields[:1])), current_schema_id=1)
-    file = equality("s3://b/t/a", equality_ids=[2])
-    assert check(file, content=DELETES, metadata=metadata) == []
+    assert check(equality("s3://b/t/a", equality_ids=[2]), content=DELETES, metadata=metadata) == []
 
 
 @pytest.mark.parametrize(

@@ -121,8 +121,7 @@ def test_a_look_at_a_footer_needs_no_more_than_either_side_says():
     without_bounds = {"lower": None, "upper": None}
     assert not is_alike(STATED, facts(**without_bounds))  # they may be where old writers had them
     nulls = replace(OWN, null_value_counts={2: 3}, lower_bounds={}, upper_bounds={})
-    all_null = StatedFile(100, nulls, (ID, NAME))
-    assert is_alike(all_null, facts(null_count=3, **without_bounds))
+    assert is_alike(StatedFile(100, nulls, (ID, NAME)), facts(null_count=3, **without_bounds))
 
 
 def test_bounds_of_text_may_be_cut_where_an_entry_states_them_and_those_of_numbers_not():
@@ -209,8 +208,7 @@ def test_lower_bounds_of_one_file_may_differ_in_bytes(kind, one, other, *, is_to
 
 
 def test_bounds_that_cannot_be_read_exclude_nothing():
-    odd = replace(OWN, lower_bounds={1: b"odd"})
-    assert not is_outside(ID, odd, OWN)
+    assert not is_outside(ID, replace(OWN, lower_bounds={1: b"odd"}), OWN)
     uuid = NestedField(1, "u", PrimitiveType("uuid"), required=False)
     own, other = (
         FileMetrics(1, lower_bounds={1: one * 16}, upper_bounds={1: one * 16})
@@ -220,8 +218,7 @@ def test_bounds_that_cannot_be_read_exclude_nothing():
 
 
 def test_entries_state_the_first_plain_columns(tmp_path):
-    table = filled_table(tmp_path / "t", range(1, 9))
-    (row,) = table.live()
+    (row,) = filled_table(tmp_path / "t", range(1, 9)).live()
     nested = NestedField(90, "l", ListType(91, LONG, element_required=True), required=False)
     many = [nested, *(NestedField(id_, f"c{id_}", LONG, required=False) for id_ in range(1, 40))]
     ((location, found),) = stated_files(entries_from([row]), many)
@@ -241,8 +238,7 @@ def test_entries_state_the_first_plain_columns(tmp_path):
 @pytest.mark.parametrize("kind", [PrimitiveType("variant"), GeometryType(), GeographyType()])
 def test_entries_state_bounds_of_all_variants_and_shapes_too(kind, tmp_path):
     """Those of new files are joined of these, however many columns come before."""
-    table = filled_table(tmp_path / "t", range(1, 9))
-    (row,) = table.live()
+    (row,) = filled_table(tmp_path / "t", range(1, 9)).live()
     many = [NestedField(id_, f"c{id_}", LONG, required=False) for id_ in range(1, 40)]
     alone = NestedField(50, "v", kind, required=False)
     held = NestedField(51, "s", StructType((replace(alone, id=52),)), required=False)

@@ -132,8 +132,7 @@ def test_r103_row_ids_of_two_files_are_apart_in_a_snapshot():
     assert faults.greatest_row_id.tolist() == [40, 29, 30]
     assert faults.vectors.lost(flags(0, 1, 2)) is None
     assert faults.overlapping_vectors.in_snapshot(flags(0, 1, 2)) is None
-    first = faults_of(data(f"{PLACE}/a", first_row_id=0))
-    assert first.greatest_row_id.tolist() == [10, -1, -1]
+    assert faults_of(data(f"{PLACE}/a", first_row_id=0)).greatest_row_id.tolist() == [10, -1, -1]
 
 
 def test_r161_files_elsewhere_are_told_by_manifest():

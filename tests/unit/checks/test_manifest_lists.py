@@ -73,8 +73,7 @@ def test_r050_rows_have_a_length_and_a_snapshot(changes, severity, message):
 
 
 def test_r050_embedded_manifests_have_no_row_that_could_name_a_snapshot():
-    row = manifest(**V1, added_snapshot_id=None)
-    assert told(check(row, version=1, properties=None)) == []
+    assert told(check(manifest(**V1, added_snapshot_id=None), version=1, properties=None)) == []
 
 
 def test_r051_counts_are_not_negative():
@@ -93,8 +92,7 @@ def test_r052_the_spec_of_a_manifest_is_in_the_table():
 
 
 def test_r053_there_is_a_summary_for_each_field_of_the_spec():
-    summaries = (FieldSummary(contains_null=False),) * 2
-    row = manifest(partition_spec_id=0, partitions=summaries)
+    row = manifest(partition_spec_id=0, partitions=(FieldSummary(contains_null=False),) * 2)
     message = "it has summaries of 2 partition fields, its spec 0 has 1"
     assert told(check(row)) == [("R-053", "error", message)]
 
@@ -127,8 +125,7 @@ def test_r041_a_snapshot_that_older_icectl_put_back_is_known_by_its_list():
     assert [one[:2] for one in told(check(row, properties=said)) if one[0] == "R-041"] == [
         ("R-041", "info")
     ]
-    child = snapshot(2, parent_snapshot_id=60)
-    found = told(check(row, of=child, properties=said))
+    found = told(check(row, of=snapshot(2, parent_snapshot_id=60), properties=said))
     assert [one[:2] for one in found if one[0] == "R-041"] == [("R-041", "error")]
 
 

@@ -51,8 +51,7 @@ def test_r060_r172_no_reader_looks_for_the_schema_id():
 
 def test_r061_the_header_has_the_content_of_the_list():
     row = manifest(content=ManifestContent.DELETES)
-    message = "its header says `data`, the manifest list `deletes`"
-    assert check(row) == [("R-061", "error", message)]
+    assert check(row) == [("R-061", "error", "its header says `data`, the manifest list `deletes`")]
     silent = header(metadata={"schema": "{}", "partition-spec": "[]"})
     assert "R-061" not in {rule for rule, _, _ in check(row, of=silent)}
 
@@ -80,13 +79,11 @@ def test_r061_the_header_has_the_fields_of_the_spec_whatever_their_names(fields,
 
 def test_r061_every_row_of_a_list_is_compared_with_the_header():
     message = "its header says partition spec 1, the manifest list 0"
-    found = check(manifest(), manifest(partition_spec_id=0))
-    assert ("R-061", "error", message) in found
+    assert ("R-061", "error", message) in check(manifest(), manifest(partition_spec_id=0))
 
 
 def test_r177_a_manifest_is_not_of_a_later_version_than_its_table():
-    message = "it has version 3, the table 2"
-    assert check(of=header(3)) == [("R-177", "error", message)]
+    assert check(of=header(3)) == [("R-177", "error", "it has version 3, the table 2")]
     assert check(version=3, of=header(2)) == []
 
 
@@ -97,8 +94,7 @@ def test_r063_fields_that_no_version_has_are_worth_knowing():
         ((-1, 900), "field ids 900, and without ids"),
         ((-1,), "without ids"),
     ):
-        found = check(of=header(unknown_field_ids=ids))
-        assert found == [("R-063", "info", message.format(text))]
+        assert check(of=header(unknown_field_ids=ids)) == [("R-063", "info", message.format(text))]
 
 
 def test_r212_lengths_that_the_schema_does_not_tell_are_warned_of():
@@ -142,8 +138,7 @@ def test_r051_counts_are_those_of_the_entries_or_unknown():
     ],
 )
 def test_r051_counts_that_mislead_a_reader_are_errors(name, version, severity, message):
-    row = replace(COUNTED, **{name: 0})
-    found = check(row, rows=FILES, version=version)
+    found = check(replace(COUNTED, **{name: 0}), rows=FILES, version=version)
     assert found == [("R-051", severity, f"the manifest list counts {message}")]
 
 

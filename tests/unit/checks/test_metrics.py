@@ -37,8 +37,7 @@ def test_pairs_know_the_rows_that_they_are_of():
 
 
 def test_pairs_of_a_slice_are_those_of_its_rows():
-    sliced = Columns(RawEntries(COUNTED.table.slice(2)))
-    found = pairs(sliced, "value_counts")
+    found = pairs(Columns(RawEntries(COUNTED.table.slice(2))), "value_counts")
     assert found.rows(np.arange(1)).tolist() == [1]
     assert found.values.to_pylist() == [5]
 
@@ -71,8 +70,7 @@ def test_common_pairs_are_of_the_same_row_and_field_in_any_order(large):
     pairs_of_both = sorted(zip(*(places.tolist() for places in common(left, right)), strict=True))
     assert pairs_of_both == [(0, 1), (1, 0), (3, 4)]
     assert [places.tolist() for places in common(left, left)] == [[0, 1, 2, 3]] * 2
-    nothing = pairs(found, "column_sizes")
-    assert [places.tolist() for places in common(left, nothing)] == [[], []]
+    assert [places.tolist() for places in common(left, pairs(found, "column_sizes"))] == [[], []]
 
 
 WRONG = columns(

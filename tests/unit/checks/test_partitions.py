@@ -115,13 +115,11 @@ def excluded(text: str) -> list[tuple[str, str, str]]:
     ],
 )  # fmt: skip
 def test_r053_a_summary_that_excludes_a_value(source, values, summary, message):
-    found = told(check(source, *values, summary=between(source, *summary)))
-    assert found == excluded(message)
+    assert told(check(source, *values, summary=between(source, *summary))) == excluded(message)
 
 
 def test_r053_a_summary_may_be_wider_than_the_values():
-    summary = between(LONG, -100, 100, null=True, nan=True)
-    assert told(check(LONG, 1, summary=summary)) == []
+    assert told(check(LONG, 1, summary=between(LONG, -100, 100, null=True, nan=True))) == []
 
 
 def test_r053_a_summary_without_a_bound_says_that_there_is_no_value():
@@ -212,8 +210,7 @@ def test_r068_partitions_have_a_value_for_each_field():
 
 def test_r071_values_are_stored_as_their_type():
     found = told(check(LONG, 1, kind="string"))
-    message = "the values of `p` are stored as `string`, not `long`"
-    assert found == [("R-071", "error", message)]
+    assert found == [("R-071", "error", "the values of `p` are stored as `string`, not `long`")]
 
 
 @pytest.mark.parametrize(
@@ -267,5 +264,4 @@ def test_values_of_an_unknown_transform_are_only_null_or_not():
 
 
 def test_a_manifest_without_entries_breaks_no_summary():
-    summary = FieldSummary(contains_null=False)
-    assert told(check(LONG, summary=summary)) == []
+    assert told(check(LONG, summary=FieldSummary(contains_null=False))) == []

@@ -86,15 +86,13 @@ def is_doubtful_by_row(rows: Entries, metadata: TableMetadata) -> bool:
 
 def test_files_that_differ_in_one_byte_of_long_names_are_no_repetition():
     tail = "x" * 100
-    rows = [data(f"s3://b/{letter}/{tail}.parquet") for letter in "abc"]
-    assert tree_risks(entries(*rows)) == []
+    assert tree_risks(entries(*[data(f"s3://b/{letter}/{tail}.parquet") for letter in "abc"])) == []
 
 
 def test_v4_120_r066_a_file_in_two_spellings_is_live_twice():
     rows = entries(data("file:/t/a"), data("/t/b"), data("file:///t/b"), data("/t/a"), data("/t/c"))
     assert tree_risks(rows) == [("V4-120", 2, "file:///t/b")]
-    again = "`file:///t/b` is live again, and 1 more"
-    assert row_risks(rows, V2) == [("R-066", again)]
+    assert row_risks(rows, V2) == [("R-066", "`file:///t/b` is live again, and 1 more")]
 
 
 def test_r063_no_store_has_a_file_of_more_bytes():
@@ -186,8 +184,7 @@ def test_what_is_deleted_counts_for_nothing():
 
 
 def test_vectors_of_one_puffin_file_are_no_repetition():
-    rows = entries(data("a", 0), data("b", 10), vector("a"), vector("b"))
-    assert tree_risks(rows) == []
+    assert tree_risks(entries(data("a", 0), data("b", 10), vector("a"), vector("b"))) == []
 
 
 def test_r044_v4_064_numbers_up_to_that_of_the_snapshot_are_right():
@@ -206,8 +203,7 @@ def test_r104_v4_067_row_ids_end_at_the_next_one():
 
 
 def test_v4_067_row_ids_may_lie_in_any_order_but_not_upon_each_other():
-    apart = entries(data("a", 20), data("b", 0), data("c", 10))
-    assert tree_risks(apart) == []
+    assert tree_risks(entries(data("a", 20), data("b", 0), data("c", 10))) == []
     over = entries(data("a", 20), data("b", 11), data("c", 0), data("d", None))
     assert tree_risks(over) == [("V4-067", 1, "a")]
 
@@ -219,13 +215,11 @@ def test_v4_121_v4_123_v4_124_vectors_agree_with_their_data_files():
     assert tree_risks(more) == [("V4-123", 1, "p.puffin")]
     older = entries(data("a", 0), vector("a", sequence_number=4))
     assert tree_risks(older) == [("V4-124", 1, "p.puffin")]
-    as_much = entries(data("a", 0), vector("a", record_count=10))
-    assert tree_risks(as_much) == []
+    assert tree_risks(entries(data("a", 0), vector("a", record_count=10))) == []
 
 
 def test_v4_122_a_vector_has_a_live_data_file():
-    rows = entries(data("a", 0), vector("b"))
-    assert tree_risks(rows) == [("V4-122", 1, "p.puffin")]
+    assert tree_risks(entries(data("a", 0), vector("b"))) == [("V4-122", 1, "p.puffin")]
 
 
 def test_v4_114_an_affiliated_leaf_has_vectors_of_its_data_leaf_alone():

@@ -67,8 +67,7 @@ def test_listed_items_are_written_as_a_list_of_them_is(style, count):
     expected = json.dumps(built(items, [*names]), **style)
     assert "".join(json_parts(built(listed, names), **style)) == expected
     assert clean(built(listed, names)) == built(items, [*names])
-    kept = clean(built(listed, names), keeps_listed=True)
-    assert kept["a"]["paths"] is names
+    assert clean(built(listed, names), keeps_listed=True)["a"]["paths"] is names
 
 
 def test_listed_items_are_made_as_they_are_written():

@@ -77,8 +77,7 @@ def test_the_file_of_the_configuration_folder_is_found(tmp_path):
     folder = tmp_path / "icectl"
     folder.mkdir()
     (folder / "icectl.toml").write_text("concurrency = 2\n")
-    environment = {"XDG_CONFIG_HOME": str(tmp_path)}
-    settings = resolve({}, environment, None)
+    settings = resolve({}, {"XDG_CONFIG_HOME": str(tmp_path)}, None)
     assert settings.read(CONCURRENCY) == 2
     assert settings.file == folder / "icectl.toml"
 
@@ -182,8 +181,7 @@ def test_every_setting_with_an_option_is_its_one_declaration():
 def test_an_option_with_choices_takes_its_default(name):
     request = get_type_hints(load_command(name).function).get("request")
     if request is not None:
-        values = read_options(request())
-        assert set(values) == set(declared_options(request))
+        assert set(read_options(request())) == set(declared_options(request))
 
 
 @pytest.mark.parametrize(("old", "new"), RENAMED_KEYS.items())

@@ -75,8 +75,7 @@ def test_sentences_go_on_in_further_lines_of_their_column(monkeypatch):
 
 
 def test_numbers_are_never_cut_however_narrow(monkeypatch):
-    words = " ".join(printed(COLUMNS, ROWS, 10, monkeypatch)).split()
-    assert {"rows", "12", "3456"} <= {*words}
+    assert {"rows", "12", "3456"} <= {*" ".join(printed(COLUMNS, ROWS, 10, monkeypatch)).split()}
 
 
 def test_a_row_takes_several_lines_where_little_would_be_left_of_it(monkeypatch):

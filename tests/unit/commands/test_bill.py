@@ -79,8 +79,7 @@ def test_the_bill_of_several_steps():
 
 def test_without_prices_there_is_no_money():
     found = bill(MERGE, RATES, Prices())
-    money = (found.cost, found.saved_per_scan, found.saved_per_month)
-    assert money == (None, None, None)
+    assert (found.cost, found.saved_per_scan, found.saved_per_month) == (None, None, None)
     assert (found.payback_scans, found.payback_days) == (None, None)
     assert bill_text(bill_row(found)) == (
         "costs: 2.8 GiB read, 2.8 GiB written, 4,500 requests, about 17s",

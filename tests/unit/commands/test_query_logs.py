@@ -212,8 +212,7 @@ def test_parentheses_in_parentheses_are_read_to_a_depth():
     ],
 )
 def test_no_part_of_a_value_with_quotes_becomes_a_name(tmp_path, text):
-    found = read(tmp_path, spark_start(SCAN.replace("id = 1", text)))
-    assert found.filters == {frozenset(): 1}
+    assert read(tmp_path, spark_start(SCAN.replace("id = 1", text))).filters == {frozenset(): 1}
 
 
 def test_numbers_and_names_beyond_all_measure_are_left_out(tmp_path):

@@ -300,8 +300,7 @@ def test_r156_an_attempt_that_lands_during_the_next_one_is_found():
             )
         return [AddSnapshot(next(proposed))]
 
-    landed = commit_changes(context, BASE, build, request)
-    assert landed.metadata.snapshots_by_id.keys() == {1, 2}
+    assert commit_changes(context, BASE, build, request).metadata.snapshots_by_id.keys() == {1, 2}
     assert (request.sent, request.doubtful) == (True, True)
 
 

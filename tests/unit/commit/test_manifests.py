@@ -47,8 +47,7 @@ def sources(
     assert snapshot is not None
     listed = read_snapshot_manifests(LocalStore(), table.metadata, snapshot)
     found = tuple(item for item in listed if item.content is content)
-    read = load_entries(context_of(), table.metadata, found, PLANNED_COLUMNS)
-    return found, as_existing(read)
+    return found, as_existing(load_entries(context_of(), table.metadata, found, PLANNED_COLUMNS))
 
 
 def changed(entries: Entries, column: str, value: Any) -> Entries:

@@ -63,8 +63,7 @@ def leftovers(
     env: Clock | None = None,
     progress: Warnings | None = None,
 ) -> Leftovers:
-    context = context_of(table.location, store, env, progress or Warnings())
-    return Leftovers(context, (COMMAND,))
+    return Leftovers(context_of(table.location, store, env, progress or Warnings()), (COMMAND,))
 
 
 def transaction_of(table: TableBuilder, outputs: Outputs) -> Transaction:
@@ -254,8 +253,7 @@ def test_what_a_run_of_this_process_wrote_goes_once_the_run_is_over(table):
     runs = []
 
     def interrupted() -> None:
-        context = context_of(table.directory)
-        with transaction(context, loaded_by(table), COMMAND) as opened:
+        with transaction(context_of(table.directory), loaded_by(table), COMMAND) as opened:
             runs.append(opened.outputs)
             LocalStore().create(opened.outputs.manifest(), b"Obj")
             opened.request.sent = True
@@ -378,8 +376,7 @@ NAMES = ["icectl-rewrite-manifests-a.json", "icectl-rewrite-manifests-.json"]
 @pytest.mark.parametrize("name", NAMES)
 def test_a_journal_whose_name_has_no_uuid_tells_no_files(table, name):
     """`a` is in the name of every Avro file."""
-    outputs = dead(started(table))
-    path = Path(outputs.journal.location).rename(table.directory / "metadata" / name)
+    path = Path(dead(started(table)).journal.location).rename(table.directory / "metadata" / name)
     before = sorted(table.directory.rglob("*.avro"))
     progress = Warnings()
     rerun(table, commits=True, progress=progress)
@@ -403,8 +400,7 @@ def test_nothing_goes_where_a_manifest_list_cannot_be_read(table):
 def test_where_only_the_caller_knows_the_newest_version_there_is_no_journal(table):
     outputs = dead(started(table))
     named = current_metadata(table.directory)
-    catalog = NamedFileCatalog(LocalStore(), table.location, Clock(NOW_MS), str(named))
-    given = catalog.load()
+    given = NamedFileCatalog(LocalStore(), table.location, Clock(NOW_MS), str(named)).load()
     with leftovers(table).removed_after(given):
         table.set_properties({"rerun": "yes"})
     assert present(outputs) == ALL

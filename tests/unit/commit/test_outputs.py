@@ -130,8 +130,7 @@ def test_a_run_that_was_taken_for_dead_does_not_commit(table):
 
 def test_a_run_without_a_file_is_not_looked_for(table):
     store = CountingStore(LocalStore())
-    outputs = outputs_of(store, Clock(NOW_MS), loaded_by(table), "compact")
-    outputs.check()
+    outputs_of(store, Clock(NOW_MS), loaded_by(table), "compact").check()
     assert store.calls == []
 
 

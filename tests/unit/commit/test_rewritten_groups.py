@@ -72,8 +72,7 @@ def test_a_group_whose_files_and_deletes_are_as_they_were_is_committed():
     head.append(positions("p", referenced_data_file="d", sequence_number=2))
     # The equality delete applies to all that are older: to `f` and `v` it came meanwhile.
     head.append(equality("e", equality_ids=[1], sequence_number=6))
-    task = rewrite(FILE, vectored, deleted, deletes=("p", "e"))
-    assert found(task, *head) is None
+    assert found(rewrite(FILE, vectored, deleted, deletes=("p", "e")), *head) is None
 
 
 @pytest.mark.parametrize("task", [rewrite(FILE), merge(FILE)])
@@ -213,8 +212,7 @@ def test_it_is_enough_that_some_rows_move():
     assert found(into_a, *head, added=to(A)) == came_for_g
     head[2] = in_spec(1, B, 6)
     assert found(moving(FILE, in_place), *head, added=to(A, B)) == reason
-    stays = rewrite(in_place, spec_id=1, partition_key=A)
-    assert found(stays, *head, added=to(A)) is None
+    assert found(rewrite(in_place, spec_id=1, partition_key=A), *head, added=to(A)) is None
 
 
 def test_the_file_that_a_reason_is_about_may_be_any():

@@ -84,8 +84,7 @@ def test_decimals_are_what_python_makes_of_them(values, spare):
         for value, length in zip(values, lengths, strict=True)
     ]
     high, low = spans(*stored).decimals(np.arange(len(values)))
-    found = [int(top) * 2**64 + int(rest) for top, rest in zip(high, low, strict=True)]
-    assert found == values
+    assert [int(top) * 2**64 + int(rest) for top, rest in zip(high, low, strict=True)] == values
 
 
 @pytest.mark.parametrize(

@@ -168,8 +168,7 @@ def test_files_that_all_stay_are_not_copied():
     numbers = pa.array(range(10_000), pa.int64())
     columns = [places, places, pa.nulls(10_000, pa.int8()).fill_null(0), numbers]
     many = Files(pa.Table.from_arrays(columns, schema=MIXED.table.schema))
-    shown = pa.Table.from_arrays([places, numbers, numbers], schema=LISTING_SCHEMA)
-    listed = ListedFiles(shown)
+    listed = ListedFiles(pa.Table.from_arrays([places, numbers, numbers], schema=LISTING_SCHEMA))
     every = pa.array([True] * 10_000)
     allocated = pa.total_allocated_bytes()
     kept = [
@@ -183,5 +182,4 @@ def test_files_that_all_stay_are_not_copied():
 def test_a_flag_that_is_null_keeps_no_file():
     places, numbers = pa.array(["/t/a", "/t/b"]), pa.array([1, 2])
     listed = ListedFiles(pa.Table.from_arrays([places, numbers, numbers], schema=LISTING_SCHEMA))
-    kept = where(listed, pa.array([True, None]))
-    assert kept.table["location"].to_pylist() == ["/t/a"]
+    assert where(listed, pa.array([True, None])).table["location"].to_pylist() == ["/t/a"]

@@ -73,13 +73,11 @@ def test_r043_an_existing_entry_without_a_sequence_number_is_corrupt(sequence_nu
 
 
 def test_deleted_entries_without_a_sequence_number_are_read():
-    entries = inherit(stored({"status": DELETED}), [listed(8)])
-    assert column(entries, "sequence_number") == [8]
+    assert column(inherit(stored({"status": DELETED}), [listed(8)]), "sequence_number") == [8]
 
 
 def test_r046_entries_of_version_1_have_sequence_number_0():
-    raw = stored({}, {"status": EXISTING}, {"status": DELETED})
-    entries = inherit(raw, [listed(0)])
+    entries = inherit(stored({}, {"status": EXISTING}, {"status": DELETED}), [listed(0)])
     assert column(entries, "sequence_number") == [0, 0, 0]
     assert column(entries, "file_sequence_number") == [0, 0, 0]
 
@@ -100,8 +98,7 @@ def test_r103_row_ids_count_on_over_files_without_one():
         {"manifest": 1},
         {"manifest": 2},
     )
-    manifests = [listed(first_row_id=1000), listed(first_row_id=50), listed()]
-    entries = inherit(raw, manifests)
+    entries = inherit(raw, [listed(first_row_id=1000), listed(first_row_id=50), listed()])
     assert column(entries, "first_row_id") == [1000, 7, None, 1005, 50, 53, None]
 
 

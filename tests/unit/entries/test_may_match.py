@@ -254,8 +254,7 @@ def test_r053_a_manifest_is_left_out_only_where_its_summaries_exclude_a_match():
     assert matching(Not(Compare(at, "<", 4 * DAY))) == ".xx.xxxx"
     assert matching(IsNull(at)) == "..xxxxxx"
     assert matching(Not(IsNull(at))) == "xxx.xxxx"
-    both = And((Compare(at, "<", 5 * DAY), Compare(column(TEXT), "=", "a")))
-    assert matching(both) == "x...xxxx"
+    assert matching(And((Compare(at, "<", 5 * DAY), Compare(column(TEXT), "=", "a")))) == "x...xxxx"
 
 
 def test_ranges_of_truncated_numbers_hold_the_least_ones_where_they_reach_the_greatest():

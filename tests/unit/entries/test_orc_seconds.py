@@ -42,8 +42,7 @@ def test_what_java_reads_a_second_too_late_may_be_earlier():
 
 
 def test_only_timestamps_have_seconds():
-    found = [second_of(PrimitiveType(type_)) for _, type_ in FIELDS]
-    assert found == [10**6, 10**9, None, None]
+    assert [second_of(PrimitiveType(type_)) for _, type_ in FIELDS] == [10**6, 10**9, None, None]
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,7 @@ def transformed(text, type_, column):
     ],
 )
 def test_r076_the_format_s_hashes_are_those_of_columns(type_, column, hashed):
-    result = transformed(f"bucket[{2**31}]", type_, column)
-    assert result.to_pylist() == [hashed & 0x7FFFFFFF]
+    assert transformed(f"bucket[{2**31}]", type_, column).to_pylist() == [hashed & 0x7FFFFFFF]
 
 
 @pytest.mark.parametrize(

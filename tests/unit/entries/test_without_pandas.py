@@ -51,8 +51,7 @@ def test_commands_and_their_workers_leave_pandas_out(words, tmp_path):
     for first in range(5):
         table.append(range(10 * first, 10 * first + 10))
     line = [words[0], table.location, *words[2:]]
-    script = f"import sys; from icectl.cli.app import main; sys.exit(main({line!r}))"
-    ended = run(script, tmp_path)
+    ended = run(f"import sys; from icectl.cli.app import main; sys.exit(main({line!r}))", tmp_path)
     assert "pandas" not in ended.stderr
     assert ended.returncode == 0
 

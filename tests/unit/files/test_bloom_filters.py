@@ -107,18 +107,15 @@ def test_only_columns_that_readers_agree_on_get_one(tmp_path):
         "plain": pa.array(numbers),
     }
     asked = dict.fromkeys(["id", "of.id", "real", "flag", "gone"], 0.01)
-    path = written(tmp_path / "f.parquet", columns, ParquetOptions(bloom_filters=asked))
-    found = filters(path)
-    with_filter = {name.replace(", ", ".") for name, size in found.items() if size}
-    assert with_filter == {"id", "of.id"}
+    found = filters(written(tmp_path / "f.parquet", columns, ParquetOptions(bloom_filters=asked)))
+    assert {name.replace(", ", ".") for name, size in found.items() if size} == {"id", "of.id"}
 
 
 @pytest.mark.parametrize("compiled", [True, False])
 def test_columns_are_told_in_which_readers_have_neither_filter_nor_dictionary(
     tmp_path, monkeypatch, compiled
 ):
-    names = ["filtered", "coded", "plain", "overflowing"]
-    fields = [pa.field(name, pa.string()) for name in names]
+    fields = [pa.field(name, pa.string()) for name in ["filtered", "coded", "plain", "overflowing"]]
     schema = pa.schema(
         [field.with_metadata({"PARQUET:field_id": str(at)}) for at, field in enumerate(fields, 1)]
     )

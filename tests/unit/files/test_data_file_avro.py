@@ -219,8 +219,7 @@ def test_blocks_are_read_some_at_a_time(codec):
 def test_a_block_of_many_records_is_decoded_in_parts():
     rows = [{"id": number, "name": f"{number:05}" * 200} for number in range(12_000)]
     schema = record(field("id", "long", 1), field("name", "string", 2))
-    content = written(schema, rows, sync_interval=2**24)
-    opened = open_data_file(content, "avro")
+    opened = open_data_file(written(schema, rows, sync_interval=2**24), "avro")
     parts = list(opened.batches([1, 2]))
     # A record has 1,003 bytes, from id 64 on 1,004 and from 8,192 on 1,005: to 4 MiB and beyond.
     assert [(part.first_row, part.batch.num_rows) for part in parts] == [

@@ -109,10 +109,8 @@ def counts(content, field_id):
 
 
 def test_instants_of_files_by_java_are_those_that_java_reads():
-    micros = [counts(java_orc.MICROS_FILE, id_) for id_ in (2, 3)]
-    assert micros == [list(java_orc.MICROS_READ)] * 2
-    nanos = [counts(java_orc.NANOS_FILE, id_) for id_ in (2, 3)]
-    assert nanos == [list(java_orc.NANOS_READ)] * 2
+    assert [counts(java_orc.MICROS_FILE, id_) for id_ in (2, 3)] == [list(java_orc.MICROS_READ)] * 2
+    assert [counts(java_orc.NANOS_FILE, id_) for id_ in (2, 3)] == [list(java_orc.NANOS_READ)] * 2
     # The second that Java itself does not get back.
     lost = {one for one in java_orc.MICROS if -1_000_000 < one < 0 and one % 1_000_000 > 999}
     assert {-1, -999, -999_000, -500_000} <= lost

@@ -142,8 +142,7 @@ def test_r181_a_file_without_ids_gets_those_of_the_name_mapping():
         ]
     )
     content = written(schema=bare)
-    opened = open_data_file(content, "parquet", MAPPING)
-    (rows,) = opened.batches([5, 9])
+    (rows,) = open_data_file(content, "parquet", MAPPING).batches([5, 9])
     assert ids(rows.batch.schema) == [3, 5, 6, 7, 8, 9]
     assert rows.batch.to_pylist() == [{"point": row["point"], "tags": row["tags"]} for row in ROWS]
     assert read(content, range(10)) == [{}, {}, {}]
@@ -286,8 +285,7 @@ class Failing(io.BytesIO):
 )
 def test_errors_of_the_file_pass(failure):
     rows = [{"id": number, "point": None, "name": "x", "tags": None} for number in range(9000)]
-    file = Failing(written(rows, compression="none"), failure)
-    opened = open_data_file(file, "parquet")
+    opened = open_data_file(Failing(written(rows, compression="none"), failure), "parquet")
     with pytest.raises(type(failure)) as caught:
         list(opened.batches([1]))
     assert str(caught.value) == str(failure)

@@ -79,8 +79,7 @@ def test_positions_beyond_32_bits_carry_the_key_of_their_bitmap():
 
 
 def test_empty_bitmaps_between_others_are_read_as_the_reference_writes_them():
-    empty = bytes.fromhex("3a30000000000000")
-    content = bitmap64((0, empty), (1, BITMAP_1_2_3))
+    content = bitmap64((0, bytes.fromhex("3a30000000000000")), (1, BITMAP_1_2_3))
     assert dv.read_positions(content).tolist() == [(1 << 32) + number for number in (1, 2, 3)]
 
 

@@ -272,8 +272,7 @@ def test_partition_values_of_every_avro_type_become_canonical(type_, value, key)
     record = file(
         entry_schema(partition=[field("p", plain, 1000)]), [entry(partition={"p": value})]
     )
-    schema = entry_schema(partition=[field("p", type_, 1000)])
-    content = raw_file(schema, [(1, block_of(record))])
+    content = raw_file(entry_schema(partition=[field("p", type_, 1000)]), [(1, block_of(record))])
     assert read(content, of=spec(1000))["partition_key"].to_pylist() == [b"\x01" + key]
 
 

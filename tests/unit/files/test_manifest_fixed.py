@@ -119,8 +119,7 @@ def test_r212_all_fixed_fields_of_a_manifest_have_lengths_or_none_has():
     ],
 )  # fmt: skip
 def test_r212_decimals_and_uuids_have_no_lengths(type_, stored, wanted):
-    content = raw_file(of_type(type_), [(1, record(b"\x02" + stored))])
-    assert keys(content) == [wanted]
+    assert keys(raw_file(of_type(type_), [(1, record(b"\x02" + stored))])) == [wanted]
     with pytest.raises(CorruptTable, match="R-008"):
         keys(raw_file(of_type(type_), [(1, record(b"\x02" + number(len(stored)) + stored))]))
 

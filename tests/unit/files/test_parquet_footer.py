@@ -119,8 +119,7 @@ def test_shapes_get_statistics_of_their_own():
     left = b"\x26\x08\x1c\x15\x02\xbc" + COUNTED + b"\x5c" + told + b"\x00\x15\x08\x15\x06\x00"
     whole, mended = (b"\x49\x1c\x19\x1c" + one + b"\x00\x00" for one in (column, left))
     assert changed(whole, FooterChanges(shapes={(0, 0): told})) == mended
-    without_box = left.replace(b"\x5c" + told, b"")
-    expected = b"\x49\x1c\x19\x1c" + without_box + b"\x00\x00"
+    expected = b"\x49\x1c\x19\x1c" + left.replace(b"\x5c" + told, b"") + b"\x00\x00"
     assert changed(whole, FooterChanges(shapes={(0, 0): None})) == expected
 
 

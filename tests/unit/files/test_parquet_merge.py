@@ -100,8 +100,7 @@ def test_rows_are_those_of_the_files_in_order(options, whole, monkeypatch):
     assert found.startswith(b"".join(contents)) is whole
     expected = pa.concat_tables(tables)
     for check in (True, False):
-        read = pq.read_table(io.BytesIO(found), page_checksum_verification=check)
-        assert read.equals(expected)
+        assert pq.read_table(io.BytesIO(found), page_checksum_verification=check).equals(expected)
     twice = pa.concat_tables([expected, expected])
     for again in (False, True):
         both = merged([found, found], whole=again)

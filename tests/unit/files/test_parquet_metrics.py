@@ -187,8 +187,7 @@ def test_bounds_that_are_shorter_than_values_are_none(
 
 
 def test_bounds_span_all_row_groups_but_those_of_nulls():
-    values = [3, 4, None, None, 1, 2]
-    found = bounds_of("int", pa.int32(), values, row_group_size=2)
+    found = bounds_of("int", pa.int32(), [3, 4, None, None, 1, 2], row_group_size=2)
     assert found == le("i", 1, 4)
 
 
@@ -279,8 +278,7 @@ def test_columns_without_an_id_are_left_out():
 
 
 def test_r181_a_file_without_ids_has_those_of_the_name_mapping():
-    plain = pa.schema([("old name", pa.int32()), ("unmapped", pa.int32())])
-    file = file_of(plain, [1], [2])
+    file = file_of(pa.schema([("old name", pa.int32()), ("unmapped", pa.int32())]), [1], [2])
     mapping = [{"field-id": 1, "names": ["a", "old name"]}]
     assert read_metrics(file, schema_of("int"), mapping).lower_bounds == {1: struct.pack("<i", 1)}
     assert read_metrics(file, schema_of("int")) == FileMetrics(record_count=1, split_offsets=(4,))
@@ -300,8 +298,7 @@ def test_r095_a_column_stored_as_another_type_has_no_bounds(iceberg, arrow, valu
 
 
 def test_a_bound_that_is_no_utf8_is_unknown():
-    schema = with_ids(pa.binary())
-    assert bounds_of("string", schema.field(0).type, [b"\xff"]) == (None, None)
+    assert bounds_of("string", with_ids(pa.binary()).field(0).type, [b"\xff"]) == (None, None)
 
 
 GOOD = file_of(with_ids(pa.int32()), [1]).getvalue()

@@ -115,8 +115,7 @@ def test_an_algorithm_that_parquet_lacks_leaves_plain_bytes():
 
 def test_elements_are_numbered_depth_first_groups_of_lists_and_maps_among_them():
     shape = {"id": 9, "name": "g", "required": False, "type": "geometry"}
-    number = shape | {"id": 8, "name": "n", "type": "int"}
-    struct = {"type": "struct", "fields": [number, shape]}
+    struct = {"type": "struct", "fields": [shape | {"id": 8, "name": "n", "type": "int"}, shape]}
     array = {"type": "list", "element-id": 7, "element": struct, "element-required": False}
     map_ = {"type": "map", "key-id": 5, "key": "string", "value-id": 6, "value": "geography"}
     map_["value-required"] = False
@@ -135,8 +134,7 @@ def test_elements_are_numbered_depth_first_groups_of_lists_and_maps_among_them()
 
 
 def test_nested_fields_keep_ids_and_nullability_through_a_file():
-    arrow = parquet_schema.arrow_schema(NESTED)
-    read = through_parquet(arrow).schema.to_arrow_schema()
+    read = through_parquet(parquet_schema.arrow_schema(NESTED)).schema.to_arrow_schema()
     assert parquet_schema.schema_from_arrow(read) == NESTED
     assert parquet_schema.has_field_ids(read)
 

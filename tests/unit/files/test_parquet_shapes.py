@@ -165,8 +165,7 @@ def test_pyarrow_reads_shapes_as_geoarrow_and_its_own_are_read(geoarrow):
     place = read.schema.field("place").with_metadata({"PARQUET:field_id": "2"})
     file = io.BytesIO()
     pq.write_table(read.select(["place"]).cast(pa.schema([place])), file)
-    opened = open_data_file(file.getvalue(), "parquet")
-    found = opened.metrics(SHAPES)
+    found = open_data_file(file.getvalue(), "parquet").metrics(SHAPES)
     box = decode_box(found.lower_bounds[2], found.upper_bounds[2])
     assert (box.lower[:3], box.upper[:3]) == ((-1, 0, 3), (4, 9, 5))
     source = open_source(

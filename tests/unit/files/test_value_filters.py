@@ -85,8 +85,7 @@ def test_values_that_are_there_are_not_ruled_out_and_most_others_are(kind, coded
 
 @pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "brotli", "zstd", "lz4"])
 def test_dictionaries_are_read_in_every_codec_or_rule_nothing_out(codec):
-    values = pa.array(["a", "b", None, "a"])
-    known = opened(written(values, coded=True, compression=codec))
+    known = opened(written(pa.array(["a", "b", None, "a"]), coded=True, compression=codec))
     asked = pa.array(["a", "c", None])
     assert known.may_have(0, 1, asked).tolist() == [True, codec == "lz4", True]
 

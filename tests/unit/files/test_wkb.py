@@ -36,8 +36,7 @@ def ends(found: Shapes) -> list[tuple[float, float]] | None:
     box = found.box
     if box is None:
         return None
-    pairs = zip(box.lower, box.upper, strict=True)
-    return [pair for pair in pairs if not math.isnan(pair[0])]
+    return [pair for pair in zip(box.lower, box.upper, strict=True) if not math.isnan(pair[0])]
 
 
 RING, HOLE = [(0, 0), (9, 0), (9, 8), (0, 0)], [(1, 1), (2, 1), (2, 2), (1, 1)]
@@ -164,14 +163,12 @@ def test_what_is_no_shape_is_counted_and_leaves_no_box(content, reason):
 def test_no_prefix_of_a_shape_is_one():
     parts = [wkb(POLYGON, [RING, HOLE]), wkb(MULTI_LINE, [[(1, 2)], [(3, 4)]], order=">")]
     whole = wkb(COLLECTION, parts)
-    found = shapes_of(*(whole[:end] for end in range(len(whole))))
-    assert found.invalid_count == len(whole)
+    assert shapes_of(*(whole[:end] for end in range(len(whole)))).invalid_count == len(whole)
     assert shapes_of(whole).invalid_count == 0
 
 
 def test_collections_in_collections_are_read_however_deep():
-    depth = 200_000
-    deep = struct.pack("<BII", 1, COLLECTION, 1) * depth + point(5, 6)
+    deep = struct.pack("<BII", 1, COLLECTION, 1) * 200_000 + point(5, 6)
     assert ends(shapes_of(deep)) == [(5, 5), (6, 6)]
     assert shapes_of(deep[:-1]).invalid_count == 1
 

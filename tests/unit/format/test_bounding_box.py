@@ -19,8 +19,7 @@ NAN = math.nan
 
 def box(*ends: tuple[float, float]) -> BoundingBox:
     """Of the ends of each dimension."""
-    padded = [*ends, (NAN, NAN), (NAN, NAN)][:4]
-    lower, upper = zip(*padded, strict=True)
+    lower, upper = zip(*[*ends, (NAN, NAN), (NAN, NAN)][:4], strict=True)
     return BoundingBox(tuple(map(float, lower)), tuple(map(float, upper)))
 
 

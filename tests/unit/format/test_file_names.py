@@ -57,8 +57,7 @@ def test_spread_files_lie_behind_their_hash():
     # Hashes of the reference implementation's own tests, in its TestLocationProvider.
     below = "s3://b/t/data"
     for name, prefixes in (("a", "0101/0110/1001/10110010"), ("b", "1110/0111/1110/00000011")):
-        found = data_location("s3://b/t", SPREAD, "", name)
-        assert found == f"{below}/{prefixes}/{name}"
+        assert data_location("s3://b/t", SPREAD, "", name) == f"{below}/{prefixes}/{name}"
 
 
 @pytest.mark.parametrize("partitioned", ["true", "false"])
@@ -72,8 +71,7 @@ def test_spread_files_lie_where_pyiceberg_puts_them(partitioned):
 
 
 def test_spread_files_outside_of_the_table_name_it():
-    properties = {**SPREAD, "write.data.path": "s3://files"}
-    found = data_location("s3://b/db/t", properties, "", "a")
+    found = data_location("s3://b/db/t", {**SPREAD, "write.data.path": "s3://files"}, "", "a")
     assert found == "s3://files/0101/0110/1001/10110010/db/t/a"
     old = {**SPREAD, "write.object-storage.path": "s3://b/db/t/spread"}
     assert data_location("s3://b/db/t", old, "", "a").startswith("s3://b/db/t/spread/0101/")

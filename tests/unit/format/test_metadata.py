@@ -33,6 +33,5 @@ def test_schemas_specs_and_sort_orders_are_found_by_their_id(metadata):
 
 
 def test_lookups_follow_a_changed_copy(metadata):
-    fewer = replace(metadata, snapshots=metadata.snapshots[2:])
-    assert fewer.snapshot(11) is None
+    assert replace(metadata, snapshots=metadata.snapshots[2:]).snapshot(11) is None
     assert metadata.snapshot(11) is not None

@@ -59,8 +59,7 @@ def test_r018_unknown_members_of_every_level_survive(version):
     members["refs"] = {name: ref | news for name, ref in members["refs"].items()}
     for name in ("statistics", "partition-statistics"):
         members[name] = [item | news for item in members_v2()[name]]
-    spec = members["partition-specs"][0]
-    members["partition-specs"] = [spec | {"fields": [SPEC_FIELD | news]}]
+    members["partition-specs"] = [members["partition-specs"][0] | {"fields": [SPEC_FIELD | news]}]
     fields = [SCHEMA["fields"][0] | news, SCHEMA["fields"][1]]
     members["schemas"] = [SCHEMA | {"fields": fields} | news]
     if version == 1:
@@ -207,8 +206,7 @@ def test_r015_branch_main_exists_even_where_refs_do_not_name_it(refs):
 
 @pytest.mark.parametrize("current", [-1, None])
 def test_r016_versions_1_and_2_write_minus_one_for_no_snapshot(current):
-    members = members_v2() | {"current-snapshot-id": current, "refs": {}}
-    metadata = parse_metadata(members)
+    metadata = parse_metadata(members_v2() | {"current-snapshot-id": current, "refs": {}})
     assert (metadata.current_snapshot_id, metadata.refs) == (None, {})
     assert metadata_json(metadata)["current-snapshot-id"] == -1
 
@@ -219,8 +217,7 @@ def test_r016_version_3_writes_nothing_for_no_snapshot():
 
 
 def test_r030_a_snapshot_has_a_manifest_list_or_manifests():
-    members = members_v2()
-    listed = parse_metadata(members).snapshots[0]
+    listed = parse_metadata(members_v2()).snapshots[0]
     assert listed == Snapshot(
         11,
         1_000,

@@ -151,8 +151,7 @@ def test_a_path_names_fields_and_values_as_the_reference_implementation_escapes_
 
 
 def test_a_value_without_a_type_is_shown_as_it_is():
-    spec = PartitionSpec(0, (field("z", "zorder", 1),))
-    assert partition_path(spec, (None,), (7,)) == "z=7"
+    assert partition_path(PartitionSpec(0, (field("z", "zorder", 1),)), (None,), (7,)) == "z=7"
 
 
 def test_an_unpartitioned_spec_has_an_empty_path():

@@ -60,8 +60,7 @@ def log_ids(metadata: TableMetadata) -> list[int]:
 
 
 def test_a_uuid_is_assigned_once(v1):
-    nameless = replace(v1, table_uuid=None)
-    assert apply(nameless, AssignUuid("u")).table_uuid == "u"
+    assert apply(replace(v1, table_uuid=None), AssignUuid("u")).table_uuid == "u"
     assert apply(v1, AssignUuid(v1.table_uuid)) == v1
     with pytest.raises(Refused, match="it cannot change"):
         apply(v1, AssignUuid("u"))
@@ -92,8 +91,7 @@ def test_r173_partition_fields_have_written_ids_after_an_upgrade(v1):
 
 def test_r003_and_r175_an_upgrade_changes_no_file(v1, v2):
     assert replace(apply(v1, UpgradeFormatVersion(2)), format_version=1) == v1
-    upgraded = apply(v2, UpgradeFormatVersion(3))
-    assert replace(upgraded, format_version=2, next_row_id=None) == v2
+    assert replace(apply(v2, UpgradeFormatVersion(3)), format_version=2, next_row_id=None) == v2
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -141,8 +139,7 @@ def test_r033_a_snapshot_id_is_not_used_again(v2):
 
 
 def test_r104_the_next_row_id_grows_by_the_rows_a_snapshot_adds(v3):
-    snapshot = new_snapshot(2, first_row_id=5, added_rows=7)
-    assert apply(v3, AddSnapshot(snapshot)).next_row_id == 12
+    assert apply(v3, AddSnapshot(new_snapshot(2, first_row_id=5, added_rows=7))).next_row_id == 12
 
 
 @pytest.mark.parametrize("first_row_id", [None, 4, 6])
@@ -260,8 +257,7 @@ def test_properties_are_set_and_removed(v2):
 
 
 def test_statistics_of_one_snapshot_are_removed(v2):
-    updates = [RemoveStatistics(11), RemovePartitionStatistics(33)]
-    removed = apply_all(v2, updates)
+    removed = apply_all(v2, [RemoveStatistics(11), RemovePartitionStatistics(33)])
     assert [file.snapshot_id for file in removed.statistics] == [33]
     assert [file.snapshot_id for file in removed.partition_statistics] == [22]
 
@@ -389,8 +385,7 @@ def test_v4_030_a_table_keeps_manifest_lists_once_no_snapshot_has_a_root(tree):
 
 def test_a_table_that_enters_a_layout_again_links_its_specs_anew(tree):
     listed = apply(tree, SetManifestList(tree.current_snapshot_id, "s3://b/t/list.avro"))
-    left = apply(listed, SetLayout(Layout.MANIFEST_LISTS))
-    back = apply(left, SetLayout(Layout.SFC_1))
+    back = apply(apply(listed, SetLayout(Layout.MANIFEST_LISTS)), SetLayout(Layout.SFC_1))
     assert [one.name for one in back.expressions] == [one.name for one in tree.expressions]
     assert back.last_column_id == back.expressions[-1].expr_id > tree.last_column_id
 

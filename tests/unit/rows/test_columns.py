@@ -170,7 +170,5 @@ def test_values_that_orc_shows_a_second_too_late_give_the_result_of_the_second_b
 ):
     values = pa.array([-5, 999_999, None, 5])
     told = (PrimitiveType("timestamp"), parse_transform(transform), expected)
-    found = not_earlier(values, *told).to_pylist()
-    assert sorted(found, key=str) == sorted(left, key=str)
-    date = (PrimitiveType("date"), parse_transform("year"), -1)
-    assert not_earlier(values, *date) is values
+    assert sorted(not_earlier(values, *told).to_pylist(), key=str) == sorted(left, key=str)
+    assert not_earlier(values, PrimitiveType("date"), parse_transform("year"), -1) is values

@@ -85,8 +85,7 @@ class Subject:
         return sink.getvalue()
 
     def found(self, **limits: int) -> dict[str, list[int]]:
-        told = self.told(**limits)
-        by_file = told.by_file(ConvertTask("0-0", 0, tuple(self.inputs), ()))
+        by_file = self.told(**limits).by_file(ConvertTask("0-0", 0, tuple(self.inputs), ()))
         assert all(len(read_dv(vector)) == count for count, vector in by_file.values())
         return {location: read_dv(vector).tolist() for location, (_, vector) in by_file.items()}
 
@@ -239,8 +238,7 @@ def test_other_formats_are_searched_whole(file_format):
 
 def test_columns_that_files_lack_have_their_defaults():
     column = NestedField(2, "b", PrimitiveType("string"), required=False, initial_default="none")
-    ever = Schema(0, (EVER.fields[0], column))
-    subject = Subject(ever)
+    subject = Subject(Schema(0, (EVER.fields[0], column)))
     subject.data(table([A], [(1,), (2,)]), 1)
     subject.data(table([A, B], [(1, "none"), (2, "x")]), 1)
     subject.delete(table([A, B], [(1, "none")]), (1, 2), 2)
@@ -265,8 +263,7 @@ def test_narrow_columns_are_found_by_wide_keys():
     ],
 )
 def test_r123_deletes_that_make_no_sense_are_named(ids, rows, kind, message):
-    ever = schema((1, "a", "long"), (2, "b", "string"), (4, "v", "variant"))
-    subject = Subject(ever)
+    subject = Subject(schema((1, "a", "long"), (2, "b", "string"), (4, "v", "variant")))
     subject.data(table([A], [(1,)]), 1)
     subject.delete(rows, ids, 2)
     with pytest.raises(kind, match=message):

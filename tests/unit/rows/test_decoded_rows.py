@@ -56,8 +56,7 @@ def plain(columns: Mapping[str, Any], *fields: pa.Field, **options: Any) -> byte
 
 
 def found(content: bytes, file_format: FileFormat = FileFormat.PARQUET) -> list[str]:
-    opened = open_data_file(content, file_format.name)
-    decoded = DecodedRows(opened, file_format, SCHEMA)
+    decoded = DecodedRows(open_data_file(content, file_format.name), file_format, SCHEMA)
     rows = sum(rows.batch.num_rows for rows in decoded.batches())
     assert rows == decoded.row_count
     findings = list(decoded.findings("f"))
@@ -96,8 +95,7 @@ def test_r099_numbers_that_were_zeroed_inside_of_the_bounds_are_found():
 
 
 def test_r099_each_row_group_is_compared_with_what_the_footer_says_of_it():
-    content = plain({"id": [1, 2, 8, 9]}, ID, row_group_size=2)
-    damaged = content.replace(eight(8, 9), eight(1, 2))
+    damaged = plain({"id": [1, 2, 8, 9]}, ID, row_group_size=2).replace(eight(8, 9), eight(1, 2))
     assert found(damaged) == [
         "its pages are not what its footer says: row group 1: `id` holds 1 to 2, not 8 to 9"
     ]
@@ -121,11 +119,9 @@ def test_r099_texts_that_are_no_longer_utf_8_are_found_beside_others_that_are():
 
 
 def test_r099_long_values_are_cut_off():
-    long = "x" * 4_000
-    content = plain({"name": [long]}, NAME)
+    content = plain({"name": ["x" * 4_000]}, NAME)
     at = content.index(b"\xa0\x0f\0\0xxx")
-    damaged = content[: at + 4] + b"y" + content[at + 5 :]
-    (message,) = found(damaged)
+    (message,) = found(content[: at + 4] + b"y" + content[at + 5 :])
     assert message == (
         "its pages are not what its footer says: `name` holds "
         f"'y{'x' * 39}'... (4,000 characters) to 'y{'x' * 39}'... (4,000 characters), "

@@ -41,8 +41,7 @@ class Heard:
 
 
 def engine(**more: Any) -> LocalEngine:
-    made = LocalEngine(LocalStore(), SilentProgress(), Deadline(SystemEnv()), 2)
-    return replace(made, **more)
+    return replace(LocalEngine(LocalStore(), SilentProgress(), Deadline(SystemEnv()), 2), **more)
 
 
 def run(directory: Path, carrier: LocalEngine, **chosen: Any) -> Compacted:

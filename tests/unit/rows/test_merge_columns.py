@@ -224,8 +224,7 @@ def test_row_groups_keep_their_rows_and_ids(paged):
     assert [row["id"] for row in found] == kept
     firsts = [file.first_row_id or 0 for file in files]
     assert [row["_row_id"] for row in found] == [firsts[at // 100] + at % 100 for at in kept]
-    content = store.content[done.file.location]
-    opened = pq.read_metadata(io.BytesIO(content))
+    opened = pq.read_metadata(io.BytesIO(store.content[done.file.location]))
     ids = [opened.row_group(at).column(0) for at in range(opened.num_row_groups)]
     assert [of.path_in_schema for of in ids] == ["id"] * 5
     assert [of.bloom_filter_offset is not None for of in ids] == [False] * 3 + [True] * 2
@@ -273,8 +272,7 @@ def test_a_required_column_that_a_file_lacks_becomes_optional():
     found = parts(store, files, columns_of())
     assert (found.parts, [*found.decoded]) == (((0, 1, 2),), [0, 1])
     done = merged(group(files, columns_of()), store)
-    ids = [row["id"] for row in store.rows(done.location)]
-    assert ids == [*range(10), *[None] * 900]
+    assert [row["id"] for row in store.rows(done.location)] == [*range(10), *[None] * 900]
 
 
 def test_parts_of_several_files_are_put_together_if_that_decodes_a_tenth_at_most():
@@ -294,8 +292,7 @@ def test_what_pyarrow_would_store_otherwise_is_not_decoded():
     """Milliseconds become microseconds, as the table has them, and not the other way round."""
     store = MemoryFiles()
     for number, unit in enumerate(("us", "ms", "us")):
-        fields = (ID, identified("at", pa.timestamp(unit), 3))
-        of_types(store, f"f{number}", fields, [(1, 5)])
+        of_types(store, f"f{number}", (ID, identified("at", pa.timestamp(unit), 3)), [(1, 5)])
     files = [SourceFile(name, "parquet", 1, 1) for name in store.content]
     columns = columns_of((3, "at", "timestamp"))
     found = parts(store, files, columns)
@@ -303,8 +300,7 @@ def test_what_pyarrow_would_store_otherwise_is_not_decoded():
         1: "`at` is timestamp[ms], in the files beside it timestamp[us]"
     }
     done = merged(group(files, columns), store)
-    micros = [row["at"].microsecond for row in store.rows(done.location)]
-    assert micros == [5, 5000, 5]
+    assert [row["at"].microsecond for row in store.rows(done.location)] == [5, 5000, 5]
     assert parts(store, files, columns_of((3, "at", "timestamptz"))).odd.keys() == {1}
 
 
@@ -336,8 +332,7 @@ def test_a_part_that_was_dropped_and_added_again_is_not_stored_twice():
             identified("note", pa.string(), 2),
             identified("v", pa.struct([part]), 3),
         )
-        rows_ = [(at, f"{at}" * 9, {"a": value}) for at in range(200)]
-        return of_types(store, name, fields, rows_)
+        return of_types(store, name, fields, [(at, f"{at}" * 9, {"a": value}) for at in range(200)])
 
     files = [file(f"old{at}", pa.int64(), 21, 7) for at in range(2)]
     files += [file(f"new{at}", pa.string(), 22, "x") for at in range(2)]

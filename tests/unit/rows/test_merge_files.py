@@ -50,8 +50,7 @@ def group(store: MemoryFiles, files, version=2, **changed) -> FileGroup:
     columns = TableColumns(written_schema(COLUMNS, version), COLUMNS)
     size = sum(len(store.content[file.location]) for file in files)
     spec, whole = PartitionSpec(0, ()), Partition(b"", "")
-    made = FileGroup(tuple(files), size, DeletesOfGroup(), columns, spec, whole)
-    return replace(made, **changed)
+    return replace(FileGroup(tuple(files), size, DeletesOfGroup(), columns, spec, whole), **changed)
 
 
 def merge(whole: FileGroup, store: MemoryFiles) -> WrittenFile:
@@ -107,8 +106,7 @@ def test_rows_keep_their_ids_and_last_updates(store):
     (rewritten,) = rewrite_data(whole, OPTIONS, store.outputs()).files
     assert merged == store.rows(rewritten.location)
     assert [row["_row_id"] for row in merged] == [*range(500, 540), 7, *range(1000, 1059)]
-    numbers = [row["_last_updated_sequence_number"] for row in merged]
-    assert numbers == [3] * 40 + [9] + [4] * 59
+    assert [row["_last_updated_sequence_number"] for row in merged] == [3] * 40 + [9] + [4] * 59
 
 
 def test_what_would_need_decoding_is_refused():

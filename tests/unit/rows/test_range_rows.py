@@ -82,8 +82,7 @@ def test_rows_of_a_key_that_several_ranges_begin_at_are_shared_among_them():
 def test_ranges_get_shared_rows_in_turn_where_few_come_at_a_time():
     given = [batch((4, f"{number}")) for number in range(9)]
     found = dict(dealt(iter(given), by_id(), [key(4)] * 3))
-    counts = {number: rows.num_rows for number, rows in found.items()}
-    assert counts == {0: 3, 1: 3, 2: 3}
+    assert {number: rows.num_rows for number, rows in found.items()} == {0: 3, 1: 3, 2: 3}
 
 
 def test_what_is_cut_off_of_a_key_tells_no_ranges_apart(monkeypatch):
@@ -94,8 +93,7 @@ def test_what_is_cut_off_of_a_key_tells_no_ranges_apart(monkeypatch):
 
 
 def test_partitions_come_before_the_order_within_them():
-    splitting = partitioner(BY_CATEGORY, COLUMNS, ARROW)
-    keys = RowKeys(splitting, sort_keys(BY_ID, COLUMNS, ARROW))
+    keys = RowKeys(partitioner(BY_CATEGORY, COLUMNS, ARROW), sort_keys(BY_ID, COLUMNS, ARROW))
     rows = [(1, "b"), (3, "a"), (2, "b"), (2, "a"), (9, "a")]
     made = keys.of(batch(*rows)).to_pylist()
     in_order = [row for _, row in sorted(zip(made, rows, strict=True))]
@@ -134,8 +132,7 @@ def test_the_key_of_rows_of_several_partitions_has_their_partition(tmp_path):
     table = filled_table(tmp_path, range(6), partitioning="identity")
     store = LocalStore()
     group = replace(whole_table(store, table.metadata), sorting=Sorting(BY_ID, 1 << 20))
-    outputs = FileOutputs.without_places(store)
-    found = sorted(sampled_keys(group, outputs, 1))
+    found = sorted(sampled_keys(group, FileOutputs.without_places(store), 1))
     assert [one[-9:] for one in found] == [key(id_) for id_ in (0, 3, 1, 4, 2, 5)]
     assert len({one[:-9] for one in found}) == 3
 

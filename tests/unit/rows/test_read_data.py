@@ -266,8 +266,7 @@ def test_r180_a_partition_value_goes_before_a_default_and_a_stored_column_before
     assert read(ROWS, wanted, constants=constants) == [
         {"new": 6, "name": name, "key": UUID(int=3)} for name in ("a", None, "c")
     ]
-    nothing = read(ROWS, wanted, constants={9: None})
-    assert [row["new"] for row in nothing] == [None, None, None]
+    assert [row["new"] for row in read(ROWS, wanted, constants={9: None})] == [None, None, None]
 
 
 def test_r180_a_required_column_that_is_nowhere_is_damage():
@@ -324,8 +323,7 @@ def test_null_structs_that_a_file_lacks_can_be_written_though_their_fields_are_r
     number, type_, expected
 ):
     """Parquet is written from no required field that has nulls, seen or not."""
-    wanted = schema((number, "new", type_))
-    source = source_of(NESTED, wanted)
+    source = source_of(NESTED, schema((number, "new", type_)))
     (stored,) = source.stored()
     batch = source.project(stored.batch, np.arange(3))
     written = io.BytesIO()
@@ -422,8 +420,7 @@ def test_row_ids_are_those_of_positions_in_the_file_not_in_what_is_left_of_it():
     source = source_of(ROWS, LINEAGE, first_row_id=1000)
     (part,) = source.stored()
     kept = part.batch.filter(pa.array([True, False, True]))
-    found = source.project(kept, np.array([0, 2]))
-    assert found["_row_id"].to_pylist() == [1000, 1002]
+    assert source.project(kept, np.array([0, 2]))["_row_id"].to_pylist() == [1000, 1002]
 
 
 def test_written_columns_are_those_of_the_table_without_unknown_ones():

@@ -340,8 +340,7 @@ def test_rows_of_old_specs_go_to_the_partitions_of_the_current_one():
 
 def by_name(direction):
     field = {"source-id": 2, "transform": "identity", "direction": direction}
-    order = {"order-id": 1, "fields": [{**field, "null-order": "nulls-first"}]}
-    return order_from_json(order)
+    return order_from_json({"order-id": 1, "fields": [{**field, "null-order": "nulls-first"}]})
 
 
 @pytest.mark.parametrize("memory_bytes", [2**30, 1])

@@ -93,5 +93,4 @@ def test_two_thousand_columns_of_narrow_values(tmp_path):
 @pytest.mark.full
 @pytest.mark.parametrize("stored", ["dictionary", "plain"])
 def test_two_thousand_wide_columns_each_of_which_has_pages_open(tmp_path, stored):
-    case = Case(1_000, 400 * _MB, stored=stored, columns=2_000)
-    assert peak(case, tmp_path) < 2 * LIMIT_BYTES
+    assert peak(Case(1_000, 400 * _MB, stored=stored, columns=2_000), tmp_path) < 2 * LIMIT_BYTES

@@ -35,8 +35,7 @@ def test_r095_shapes_in_avro_and_orc_are_checked_and_written_to_parquet(file_for
     assert found(group, "f0", file_format) == []
     (made,) = group.run().files
     file = pq.ParquetFile(io.BytesIO(group.store.content[made.location]))
-    rows = file.read(["id", "place", "areas"]).to_pylist()
-    assert [tuple(row.values()) for row in rows] == ROWS
+    assert [tuple(row.values()) for row in file.read(["id", "place", "areas"]).to_pylist()] == ROWS
     types = [str(file.schema.column(at).logical_type) for at in (1, 2)]
     assert types == ["Geometry(crs=srid:7)", "Geography(crs=OGC:CRS84, algorithm=karney)"]
     box = decode_box(made.metrics.lower_bounds[2], made.metrics.upper_bounds[2])

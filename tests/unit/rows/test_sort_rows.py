@@ -115,16 +115,14 @@ def test_what_was_on_disk_is_gone_afterwards(disk):
 
 def test_rows_that_fit_into_memory_do_not_touch_the_disk(disk):
     keys = sort_keys(ORDER, COLUMNS, arrow_schema(COLUMNS))
-    found = sorted_batches(batches(3000), keys, 2**30)
-    assert next(found).num_rows == 3000
+    assert next(sorted_batches(batches(3000), keys, 2**30)).num_rows == 3000
     assert list(disk.iterdir()) == []
 
 
 def test_ranges_of_keys_stay_within_the_memory():
     limit = 100_000
     keys = sort_keys(ORDER, COLUMNS, arrow_schema(COLUMNS))
-    found = sorted_batches(batches(20_000, distinct=10**9), keys, limit)
-    sizes = [batch.nbytes for batch in found]
+    sizes = [batch.nbytes for batch in sorted_batches(batches(20_000, distinct=10**9), keys, limit)]
     assert sum(sizes) > 9 * limit
     assert max(sizes) <= limit
 
@@ -140,8 +138,7 @@ def test_runs_become_one_where_there_are_many(disk, monkeypatch, most):
     given = list(batches(800, distinct=3))
     rows = [row for batch in given for row in batch.to_pylist()]
     expected = sorted(rows, key=lambda row: (row["number"] is None, row["number"] or 0))
-    keys = sort_keys(ORDER, COLUMNS, arrow_schema(COLUMNS))
-    found = sorted_batches(given, keys, 1)
+    found = sorted_batches(given, sort_keys(ORDER, COLUMNS, arrow_schema(COLUMNS)), 1)
     first = next(found)
     (directory,) = disk.iterdir()
     assert 1 <= len(list(directory.iterdir())) < 3 * most
@@ -391,8 +388,7 @@ def test_transforms_are_what_is_compared():
 
 
 def test_columns_inside_of_structs_are_sorted_by():
-    inner = {"id": 2, "name": "x", "type": "int", "required": False}
-    place = {"type": "struct", "fields": [inner]}
+    place = {"type": "struct", "fields": [{"id": 2, "name": "x", "type": "int", "required": False}]}
     wanted = schema((1, "place", place))
     arrow = arrow_schema(wanted)
     batch = pa.RecordBatch.from_pylist(
@@ -462,8 +458,7 @@ def random_keys(chance, count):
 
 @pytest.mark.parametrize("count", [0, 1, 2, 47, 48, 3_000])
 def test_keys_are_in_the_order_of_their_bytes_and_equal_ones_stay(count):
-    chance = np.random.default_rng(count)
-    keys = random_keys(chance, count)
+    keys = random_keys(np.random.default_rng(count), count)
     expected = sorted(range(count), key=lambda place: keys[place])  # sorted() is stable
     column = pa.array([b"before", *keys], pa.large_binary()).slice(1)
     assert sort_rows.order_of(column).to_pylist() == expected
@@ -484,8 +479,7 @@ def test_keys_are_sorted_without_compiled_loops_too(monkeypatch):
 
 def test_several_threads_sort_as_one_does_and_equal_rows_stay_through_merges_of_runs(monkeypatch):
     monkeypatch.setattr(sort_rows, "_MOST_RUNS", 4)
-    arrow = arrow_schema(COLUMNS)
-    keys = sort_keys(ORDER, COLUMNS, arrow)
+    keys = sort_keys(ORDER, COLUMNS, arrow_schema(COLUMNS))
     found = [
         [row for batch in sorted_keyed(rows, 20_000, threads) for row in batch.to_pylist()]
         for threads in (1, 3)
@@ -511,8 +505,7 @@ def test_a_sorter_that_is_left_early_leaves_no_thread_and_nothing_on_disk(monkey
 def test_neighbours_on_a_hilbert_curve_are_neighbours_in_space(dimensions, levels):
     side = 1 << levels
     cells = np.indices((side,) * dimensions).reshape(dimensions, -1)
-    words = [cell.astype(np.uint64) << np.uint64(64 - levels) for cell in cells]
-    places = hilbert(words)
+    places = hilbert([cell.astype(np.uint64) << np.uint64(64 - levels) for cell in cells])
     bits = [
         place >> np.uint64(63 - bit) & np.uint64(1) for bit in range(levels) for place in places
     ]

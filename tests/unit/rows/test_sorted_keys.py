@@ -38,8 +38,7 @@ def test_keys_lie_in_files_by_their_hashes_each_once(tmp_path, monkeypatch, wait
 
 
 def test_some_of_the_columns_are_looked_for_in_memory(tmp_path):
-    frame = pa.table({"x": [1, 2], "note": ["a", "b"]})
-    keys, _ = keys_of(frame, SCHEMA)
+    keys, _ = keys_of(pa.table({"x": [1, 2], "note": ["a", "b"]}), SCHEMA)
     moved = sorted_in(tmp_path, keys, SCHEMA)
     assert moved.of_columns((1, 2)) == moved
     assert moved.of_columns((2,)) == replace(keys, field_ids=(2,))

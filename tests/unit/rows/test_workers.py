@@ -92,8 +92,7 @@ def test_a_kernel_reads_any_part_of_the_file(workers):
 
 
 def test_a_kernel_asks_the_process_that_called_it(workers):
-    asked = {"a": 1}
-    assert workers.call(answers, io.BytesIO(), ["a", "b"], ask=asked.get) == (1, None)
+    assert workers.call(answers, io.BytesIO(), ["a", "b"], ask={"a": 1}.get) == (1, None)
 
 
 def test_a_kernel_tells_the_process_that_called_it_and_does_not_wait(workers):

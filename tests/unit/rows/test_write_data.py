@@ -71,8 +71,7 @@ def test_files_have_the_target_size_whatever_rows_were_expected_to_take(row_size
     assert all(0.9 * 90_000 <= size <= 1.1 * 90_000 for size in sizes[:-1])
     assert sizes[-1] <= 1.1 * 90_000
     assert len(sizes) == 3
-    ids = [row["id"] for file in files for row in store.rows(file.location)]
-    assert ids == list(range(10_000))
+    assert [row["id"] for file in files for row in store.rows(file.location)] == list(range(10_000))
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -95,8 +94,7 @@ def test_threads_make_the_row_groups_that_one_makes_of_rows_thought_to_be_larger
     found = []
     for threads in (1, 2):
         files = MemoryFiles(threads=threads)
-        options = write_options({}, 400_000, {})
-        with DataWriter(IDS, options, files.outputs(), 200.0) as writer:
+        with DataWriter(IDS, write_options({}, 400_000, {}), files.outputs(), 200.0) as writer:
             for batch in batches(9_000, width=2):
                 writer.write(batch, b"", "")
         (file,) = writer.written
@@ -123,8 +121,7 @@ def test_row_groups_of_many_files_wait_for_threads_within_one_bound(monkeypatch)
 def test_files_are_left_with_the_error_with_which_another_ends(threads):
     files = MemoryFiles(threads=threads)
     outputs = replace(files.outputs(), open=lambda location: files.content["none" + location])
-    options = write_options({}, 2**40, {})
-    writer = DataWriter(IDS, options, outputs, 50.0)
+    writer = DataWriter(IDS, write_options({}, 2**40, {}), outputs, 50.0)
     for number, batch in enumerate(batches(3_000)):
         writer.write(batch, b"%d" % number, "")
     with pytest.raises(KeyError), writer:
@@ -133,8 +130,7 @@ def test_files_are_left_with_the_error_with_which_another_ends(threads):
 
 
 def test_row_groups_take_what_the_table_says_in_memory():
-    properties = {"write.parquet.row-group-size-bytes": "200000"}
-    (file,), store = written(IDS, batches(20_000), properties)
+    (file,), store = written(IDS, batches(20_000), {"write.parquet.row-group-size-bytes": "200000"})
     footer = pq.ParquetFile(io.BytesIO(store.content[file.location])).metadata
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     assert [group.num_rows for group in groups] == [3847] * 5 + [765]
@@ -161,8 +157,7 @@ def test_files_are_named_below_their_partition_and_come_in_the_order_of_their_en
 
 def test_many_partitions_together_keep_a_row_group_in_memory():
     files = MemoryFiles()
-    properties = {"write.parquet.row-group-size-bytes": "200000"}
-    options = write_options(properties, 2**40, {})
+    options = write_options({"write.parquet.row-group-size-bytes": "200000"}, 2**40, {})
     most = 0
     with DataWriter(IDS, options, files.outputs(), 50.0) as writer:
         for number, batch in enumerate(batches(40_000)):
@@ -179,8 +174,7 @@ def test_no_rows_make_no_file():
 
 def test_files_that_are_open_are_abandoned_on_an_error():
     files = MemoryFiles()
-    options = write_options({}, 2**40, {})
-    writing = DataWriter(IDS, options, files.outputs(), 50.0)
+    writing = DataWriter(IDS, write_options({}, 2**40, {}), files.outputs(), 50.0)
     with pytest.raises(KeyError), writing as writer:  # noqa: PT012
         for batch in batches(2000):
             writer.write(batch, b"", "")
@@ -422,8 +416,7 @@ def test_pages_and_dictionaries_have_the_size_that_the_table_says():
 
 def test_pages_have_checksums_and_an_index():
     (file,), store = written(IDS, batches(1000))
-    footer = pq.ParquetFile(io.BytesIO(store.content[file.location])).metadata
-    chunk = footer.row_group(0).column(0)
+    chunk = pq.ParquetFile(io.BytesIO(store.content[file.location])).metadata.row_group(0).column(0)
     assert chunk.has_column_index
     assert chunk.has_offset_index
     damaged = bytearray(store.content[file.location])
@@ -511,8 +504,7 @@ EAST, WEST = (corners(170, 1), corners(175, 2)), (corners(-175, 0), corners(-170
     ],
 )  # fmt: skip
 def test_boxes_that_a_file_does_not_tell_are_joined_of_those_of_its_inputs(sources, expected):
-    rows = {"plane": [None, point(3, 4)], "globe": [line((171, 1), (174, 1)), None]}
-    file, _ = one(SHAPES, rows)
+    file, _ = one(SHAPES, {"plane": [None, point(3, 4)], "globe": [line((171, 1), (174, 1)), None]})
     options = write_options({}, 2**40, metrics_modes({}, SHAPES, ()))
     joined = with_joined_bounds(file, sources, SHAPES, options).metrics
     ends = joined.lower_bounds.get(2), joined.upper_bounds.get(2)

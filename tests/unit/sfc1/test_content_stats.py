@@ -124,8 +124,7 @@ def test_maps_become_members_and_what_is_missing_is_unknown():
 )
 def test_r096_bounds_decode_by_type_and_width_or_are_unknown(type_, stored, value):
     found = from_maps(entries({"lower_bounds": [(4, stored)]}, {}), [StatsColumn(4, type_)])
-    lower = found.field(0).field(0)
-    assert lower.to_pylist() == [value, None]
+    assert found.field(0).field(0).to_pylist() == [value, None]
 
 
 def test_statistics_follow_the_columns_of_the_table():
@@ -234,8 +233,7 @@ def test_v4_142_tuples_come_back_from_statistics(values):
     empty = conform(None, TUPLE_COLUMNS, 1)
     keys = pa.array([encode_key(TYPES, values)], pa.binary())
     written = with_tuples(empty, keys, pa.array([7]), FIELDS, TYPES)
-    found = recover(written, 1, FIELDS, 3)
-    assert found.to_pylist() == keys.to_pylist()
+    assert recover(written, 1, FIELDS, 3).to_pylist() == keys.to_pylist()
     day = written.to_pylist()[0]["s12"]
     assert (day["value_count"], day["null_count"]) == (7, 7 if values[0] is None else 0)
 

@@ -51,8 +51,7 @@ def test_what_ended_early_can_be_asked_for_anew_where_there_is_one_to_ask():
 
 def test_the_longest_beginning_counts_and_the_users_own_options_win():
     options = StorageOptions({"region": "mine"}, renewed=Vendor()).now()
-    vended = {"key": "vEnDeD-1", "secret": "s", "region": "mine"}
-    assert options.of("s3://b/t/data/a") == vended
+    assert options.of("s3://b/t/data/a") == {"key": "vEnDeD-1", "secret": "s", "region": "mine"}
     assert options.of("s3://b/other/a") == {"region": "mine"}  # half a login is none
     options = StorageOptions({"key": "k", "secret": "mine"}, renewed=Vendor()).now()
     assert options.of("s3://b/t/data/a") == {"key": "k", "secret": "mine"}

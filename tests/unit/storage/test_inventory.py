@@ -75,8 +75,7 @@ def test_csv_of_s3_inventory_takes_its_columns_from_the_manifest(tmp_path):
 @pytest.mark.parametrize("compress", [gzip.compress, bytes])
 def test_one_csv_file_has_a_header_line_in_any_case(tmp_path, compress):
     header = "BUCKET,key,version_id,is_latest,Is_Delete_Marker,size,last_modified_date,e_tag\n"
-    location = write(tmp_path / "a", compress((header + ROWS).encode()))
-    assert listed(location) == LISTED
+    assert listed(write(tmp_path / "a", compress((header + ROWS).encode()))) == LISTED
 
 
 def test_a_plain_list_has_locations_as_they_are(tmp_path):

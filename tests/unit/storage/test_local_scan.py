@@ -83,8 +83,7 @@ def test_a_link_to_itself_is_one_error(tmp_path):
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(StorageError) as raised:
         listed(str(tmp_path))
-    message = f"cannot list {tmp_path}: too many levels of symbolic links"
-    assert raised.value.message == message
+    assert raised.value.message == f"cannot list {tmp_path}: too many levels of symbolic links"
 
 
 def many_files(folder: Path, count: int) -> list[str]:

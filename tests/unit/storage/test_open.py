@@ -41,8 +41,7 @@ def test_files_behind_links_are_found_in_a_store_that_keeps_manifests_too(
 
 def test_a_path_map_makes_the_store_read_only(tmp_path, fixed_env):
     (tmp_path / "a").write_bytes(b"1")
-    options = StorageOptions(path_map=(("memory://moved/", str(tmp_path)),))
-    store = open_store(options, fixed_env)
+    store = open_store(StorageOptions(path_map=(("memory://moved/", str(tmp_path)),)), fixed_env)
     assert isinstance(store, PathMapStore)
     assert store.read("memory://moved/a") == b"1"
     with pytest.raises(Refused):
@@ -86,8 +85,7 @@ def test_each_call_is_logged_and_no_secret_is(tmp_path, fixed_env, caplog):
 )
 def test_a_location_that_begins_with_from_is_read_at_to(start, location, read_at):
     for to in ("/here", "/here/"):
-        mapped = PathMapStore(LocalStore(), ((start, to),)).mapped(location)
-        assert mapped.rstrip("/") == read_at
+        assert PathMapStore(LocalStore(), ((start, to),)).mapped(location).rstrip("/") == read_at
 
 
 @pytest.mark.parametrize("turn", [1, -1])

@@ -91,8 +91,7 @@ def test_a_size_that_metadata_has_wrong_is_the_stores(store, size):
 def test_failures_come_to_who_opens_and_the_others_go_on(store, monkeypatch):
     monkeypatch.setattr(streams, "_BUDGET_BYTES", 10)
     faulty = FaultyStore(store, 1, "before", frozenset({"read_range"}))
-    missing = [(f"{BASE}/missing", 10)]
-    with ReadAhead(faulty, [*files(1), *missing, *files(2)[1:]], 1) as ahead:
+    with ReadAhead(faulty, [*files(1), (f"{BASE}/missing", 10), *files(2)[1:]], 1) as ahead:
         with pytest.raises(StorageError):
             ahead.open(f"{BASE}/0")
         with pytest.raises(FileNotFoundError):

@@ -158,8 +158,7 @@ def test_no_store_shows_its_secrets(fixed_env):
 
 
 def test_a_reader_repeats_its_reads(script, fixed_env):
-    head = (200, b"0123")
-    server = script(head, error(503, "SlowDown"), (206, b"0123"))
+    server = script((200, b"0123"), error(503, "SlowDown"), (206, b"0123"))
     with s3(server.endpoint, fixed_env).open("s3://b/t/a") as file:
         assert file.read(4) == b"0123"
     assert fixed_env.slept == [0.2]

@@ -76,5 +76,4 @@ def test_a_file_that_the_store_does_not_tell_of_is_not_gone(table):
 def test_what_a_snapshot_says_that_it_removed_leaves_its_vector_over(table):
     table.remove_data_files(3, keeps_vectors=True)
     table.append(range(12, 16))
-    plan = prepare(compaction_of(table.directory), "main", NOTHING_ELSE).plan
-    assert len(plan.dangling) == 1
+    assert len(prepare(compaction_of(table.directory), "main", NOTHING_ELSE).plan.dangling) == 1

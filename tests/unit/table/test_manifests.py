@@ -286,8 +286,7 @@ def test_a_damaged_manifest_list_names_the_file_and_the_rule(store, table):
 
 
 def test_no_manifests_are_no_entries(store, table):
-    entries = load_entries(context_of(store=store, concurrency=4), table.metadata, [], FEW)
-    assert len(entries) == 0
+    assert len(load_entries(context_of(store=store, concurrency=4), table.metadata, [], FEW)) == 0
 
 
 def test_reads_overlap_within_the_given_concurrency(store, table):

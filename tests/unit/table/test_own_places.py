@@ -266,8 +266,7 @@ def test_a_file_without_uuid_is_own_where_it_can_be_no_other_table_s(
         others.check(loaded, [path])
         assert others.accepted == {path: 5}
     else:
-        message = refusal(lambda: others.check(loaded, [path]))
-        assert message.endswith("it has no table-uuid")
+        assert refusal(lambda: others.check(loaded, [path])).endswith("it has no table-uuid")
 
 
 @pytest.mark.parametrize("capabilities", [NUMBERED, OF_CATALOG])

@@ -127,8 +127,7 @@ def test_r141_statistics_are_those_of_the_snapshots_named():
 
 
 def test_r024_the_log_and_the_current_file_are_named():
-    log = (MetadataLogEntry(1, "/wh/t/metadata/v1.metadata.json"),)
-    table = replace(TABLE, metadata_log=log)
+    table = replace(TABLE, metadata_log=(MetadataLogEntry(1, "/wh/t/metadata/v1.metadata.json"),))
     found = log_files(table, "file:///wh/t/metadata/v2.metadata.json")
     assert found.table["key"].to_pylist() == [
         "/wh/t/metadata/v1.metadata.json",
@@ -156,8 +155,7 @@ def test_files_stay_found_however_often_repeated_ones_are_dropped(tmp_path, monk
 
 def test_repeated_files_are_dropped_once_there_are_more_than_so_many(tmp_path, monkeypatch):
     monkeypatch.setattr(table_manifests, "_TOGETHER_BYTES", 1)
-    built = filled_table(tmp_path / "t", range(4), files=4)
-    metadata = built.metadata
+    metadata = filled_table(tmp_path / "t", range(4), files=4).metadata
     (manifest,) = all_manifests(
         manifests_by_snapshot(READER, metadata, metadata.snapshots), metadata.snapshots
     )

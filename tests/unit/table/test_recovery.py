@@ -179,8 +179,7 @@ def test_snapshots_with_a_lost_manifest_list_are_not_whole(table):
 
 
 def test_snapshots_with_a_truncated_manifest_are_not_whole(table):
-    rows = Broken(table.directory).manifests()
-    newest_manifest = Path(rows[0]["manifest_path"])
+    newest_manifest = Path(Broken(table.directory).manifests()[0]["manifest_path"])
     newest_manifest.write_bytes(newest_manifest.read_bytes()[:-20])
     assert newest(table, "metadata") == table.metadata.snapshots[1]
 

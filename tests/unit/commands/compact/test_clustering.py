@@ -150,8 +150,7 @@ def test_a_depth_is_asked_for():
 def test_a_larger_ratio_sorts_with_larger_files_and_less_is_left_to_overlap():
     files = [file(0, 40, 10), file(0, 20), file(20, 40)]  # a twentieth of the rows there
     assert [groups(*files, ratio=ratio) for ratio in (19, 20)] == [[], [(0, 1, 2)]]
-    depths = [layout(*files, ratio=ratio).depth_after for ratio in (19, 20)]
-    assert depths == pytest.approx([2, 1])
+    assert [layout(*files, ratio=ratio).depth_after for ratio in (19, 20)] == pytest.approx([2, 1])
 
 
 def test_the_depth_after_a_sort_is_that_of_what_stays():

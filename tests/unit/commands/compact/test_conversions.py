@@ -155,8 +155,7 @@ def test_upserts_that_come_meanwhile_are_no_conflict(tmp_path):
     prepared = converting(tmp_path)
     table.delete_rows([8, 9], kind="equality")
     table.append([8])
-    done = run(tmp_path, prepared)
-    assert done.failed == {}
+    assert run(tmp_path, prepared).failed == {}
     assert len(by_value(tmp_path)) == 1
     assert ids_of(tmp_path) == sorted(table.ids())
     compacted(tmp_path, converting(tmp_path), env=FixedEnv(NOW_MS, uuids=50, snapshot_ids=50))
@@ -169,8 +168,7 @@ def test_deletes_by_position_that_come_meanwhile_are_merged(tmp_path, version):
     table = upserted(tmp_path, version=version)
     prepared = converting(tmp_path)
     table.delete_rows([0, 22, 5])
-    done = run(tmp_path, prepared)
-    assert done.failed == {}
+    assert run(tmp_path, prepared).failed == {}
     assert by_value(tmp_path) == []
     assert ids_of(tmp_path) == sorted(table.ids())
 
@@ -234,8 +232,7 @@ def test_a_delete_stays_as_long_as_one_of_its_files_is_not_selected(tmp_path):
     table.append(range(10))
     table.append(range(10, 20))
     table.delete_rows([1], kind="equality")
-    where = parse_where("id < 5", table.metadata)
-    assert converting(tmp_path, where=where).plan.groups == ()
+    assert converting(tmp_path, where=parse_where("id < 5", table.metadata)).plan.groups == ()
 
 
 def test_conversions_count_towards_the_bytes_of_a_run(tmp_path):
@@ -284,8 +281,7 @@ def test_steps_are_by_age_the_oldest_first(tmp_path):
         if group.conversion is not None
     ]
     assert numbers == [[2, 4], [6, 8], [10, 12]]
-    env = FixedEnv(NOW_MS, uuids=50, snapshot_ids=50)
-    done = compacted(tmp_path, prepared, env=env, commits=3)
+    done = compacted(tmp_path, prepared, env=FixedEnv(NOW_MS, uuids=50, snapshot_ids=50), commits=3)
     assert len(done.snapshot_ids) == 3
     assert by_value(tmp_path) == []
     assert ids_of(tmp_path) == sorted(table.ids())
@@ -340,7 +336,6 @@ def test_files_whose_rewrite_another_commit_has_prevented_are_looked_into(tmp_pa
     with pytest.raises(CommitConflict):
         run(tmp_path, prepared)
     env = FixedEnv(NOW_MS, uuids=50, snapshot_ids=50)
-    done = compacted(tmp_path, prepared, env=env, max_failed_commits=1)
-    assert [*done.failed] == [0]
+    assert [*compacted(tmp_path, prepared, env=env, max_failed_commits=1).failed] == [0]
     assert by_value(tmp_path) == []
     assert ids_of(tmp_path) == sorted(table.ids())

@@ -108,8 +108,7 @@ def test_rule_16_a_merged_file_carries_the_highest_sequence_number_of_its_source
     table.append(range(30, 40))
     table.append(range(40, 50))
     table.delete_rows([45])
-    before = {file["sequence"] for file in delete_files(tmp_path)}
-    assert before == {2, 3, 4, 7}
+    assert {file["sequence"] for file in delete_files(tmp_path)} == {2, 3, 4, 7}
     run(tmp_path, merging(tmp_path))
     # 1, 2, 4, 5 are in one file, deleted from in 2, 3 and 4; 13, 15, 20 in another, in 2 and 3.
     found = {file["record_count"]: file["sequence"] for file in delete_files(tmp_path)}
@@ -270,8 +269,7 @@ def test_a_vector_that_comes_meanwhile_is_not_replaced(tmp_path):
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_without_deletes_there_is_nothing_to_do(tmp_path, version):
-    table = TableBuilder(tmp_path, format_version=version)
-    table.append(range(10))
+    TableBuilder(tmp_path, format_version=version).append(range(10))
     assert not merging(tmp_path).plan.has_work
 
 

@@ -63,8 +63,7 @@ def test_files_that_are_asked_for_are_never_settled(tmp_path, chosen):
 
 def with_deletes(directory: Path, kind: str, partitioning: str) -> TableBuilder:
     """Tables of every layout with deletes; a few of these are left over, or spelt otherwise."""
-    version = {"equality": 2, "positions": 2}.get(kind, 3)
-    table = build(directory, version, partitioning)
+    table = build(directory, {"equality": 2, "positions": 2}.get(kind, 3), partitioning)
     table.append(range(2_000, 3_600), files=2)
     if kind == "equality":
         table.delete_rows([1, 2_100], kind="equality")
@@ -84,8 +83,7 @@ KINDS = ["equality", "positions", "vectors", "sfc-1"]
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("partitioning", ["none", "bucket"])
 def test_with_deletes_the_files_that_they_apply_to_are_held(tmp_path, kind, partitioning):
-    table = with_deletes(tmp_path / "t", kind, partitioning)
-    few, many = plans(table.directory, **SIZED)
+    few, many = plans(with_deletes(tmp_path / "t", kind, partitioning).directory, **SIZED)
     assert many.files.settled > 0
     assert len(many.files.data) + many.files.settled == len(few.files.data)
     assert len(many.files.deletes) == len(few.files.deletes) > 0

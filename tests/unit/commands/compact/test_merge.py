@@ -90,8 +90,7 @@ def test_deletes_by_position_come_along(tmp_path, version, partitioning):
     before = rows_without_lineage(tmp_path), lineage(tmp_path) if version == 3 else {}
     old = {file["file_path"] for file in data_files(tmp_path)}
     env = FixedEnv(NOW_MS)
-    prepared = planned(tmp_path, method="merge", min_delete_ratio=0.9)
-    done = compacted(tmp_path, prepared, env=env)
+    done = compacted(tmp_path, planned(tmp_path, method="merge", min_delete_ratio=0.9), env=env)
     assert {one.choice.method for one in done.outputs.values()} == {"merge"}
     assert done.carried_deletes == 0
     assert "icectl.carried-deletes" not in head(tmp_path)["summary"]
@@ -139,8 +138,7 @@ def test_rows_whose_deletes_are_undone_meanwhile_are_live_again(tmp_path, versio
 
 def test_files_are_put_together_with_their_deleted_rows(tmp_path):
     """A merge keeps these: six files whose rows fit into one file become two."""
-    table = built(tmp_path, 3)
-    table.delete_rows(range(0, 36, 3))
+    built(tmp_path, 3).delete_rows(range(0, 36, 3))
     before = rows_without_lineage(tmp_path)
     size = max(file["file_size_in_bytes"] for file in data_files(tmp_path))
     sizes = Sizes(4 * size + size // 5, 2 * size, 5 * size)
@@ -156,8 +154,7 @@ def test_files_are_put_together_with_their_deleted_rows(tmp_path):
 
 @pytest.mark.parametrize("chosen", [{"min_delete_ratio": 0.1}, {"min_delete_files": 1}])
 def test_files_with_many_deletes_stay_or_are_rewritten_and_others_are_merged(tmp_path, chosen):
-    table = built(tmp_path, 2)
-    table.delete_rows([3])
+    built(tmp_path, 2).delete_rows([3])
     before = rows_without_lineage(tmp_path)
     prepared = planned(tmp_path, method="auto", merge_row_group=1, **chosen)
     assert [
@@ -212,8 +209,7 @@ def test_equality_deletes_become_deletes_by_position(tmp_path, partitioning, mea
     assert rows_without_lineage(tmp_path) == before
     assert [row["id"] for row in before] == sorted(table.ids())
     assert (done.carried_deletes > 0) == (meanwhile in ("position", "gone"))
-    again = planned(tmp_path, method="merge", min_delete_ratio=0.6)
-    assert not again.plan.groups
+    assert not planned(tmp_path, method="merge", min_delete_ratio=0.6).plan.groups
     kinds = [entry["data_file"]["content"] for entry in live_entries(head(tmp_path))]
     assert (2 in kinds) == (meanwhile == "equality")
 
@@ -251,8 +247,7 @@ def test_equality_deletes_of_all_partitions_delete_what_they_did(tmp_path, versi
 
 def test_merged_and_rewritten_files_of_a_group_land_together(tmp_path):
     """Of two files to be made, one can't be merged; both have rows that are deleted by value."""
-    table = built(tmp_path, 2)
-    table.delete_rows([3, 13, 30], kind="equality")
+    built(tmp_path, 2).delete_rows([3, 13, 30], kind="equality")
     before = rows_without_lineage(tmp_path)
     size = data_files(tmp_path)[0]["file_size_in_bytes"]
     sizes = Sizes(size * 3 + size // 2, size * 2, size * 4)
@@ -262,8 +257,7 @@ def test_merged_and_rewritten_files_of_a_group_land_together(tmp_path):
     (group,) = prepared.plan.groups
     assert len(group.tasks) == 2
     other_writer(tmp_path)
-    done = compacted(tmp_path, prepared)
-    assert [one.choice.method for one in done.outputs.values()] == ["auto"]
+    assert [one.choice.method for one in compacted(tmp_path, prepared).outputs.values()] == ["auto"]
     assert rows_without_lineage(tmp_path) == before
 
 
@@ -331,8 +325,7 @@ def test_odd_files_are_rewritten_beside_those_that_merge(tmp_path, version):
     assert sum(one["read_bytes"] for one in result["methods"].values()) == group.input_bytes
     table.delete_rows([4, 41, 71])  # while they are rewritten
     gone = {4, 41, 71}
-    done = compacted(tmp_path, prepared)
-    assert done.carried_deletes == 3
+    assert compacted(tmp_path, prepared).carried_deletes == 3
     kept = [row for row in before[0] if row["id"] not in gone]
     assert rows_without_lineage(tmp_path) == kept
     if version == 3:
@@ -449,8 +442,7 @@ def test_auto_finds_nothing_to_do_a_second_time(tmp_path):
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_rows_of_merges_are_compared_where_that_is_asked_for(tmp_path, version, monkeypatch):
-    table = built(tmp_path, version, "identity")
-    table.delete_rows([3, 14])
+    built(tmp_path, version, "identity").delete_rows([3, 14])
     before = rows_without_lineage(tmp_path)
     prepared = planned(tmp_path, method="merge", verifies_rows=True, min_delete_ratio=0.5)
     real = merge_files.MergedFile.add

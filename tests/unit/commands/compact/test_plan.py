@@ -113,8 +113,7 @@ def test_groups_keep_to_their_partition():
 
 
 def test_files_of_other_specs_are_one_pool_whose_rows_move():
-    found = planned(*files(100, 3, "a"), *files(100, 3, "b"), output_spec_id=1)
-    (group,) = found.groups
+    (group,) = planned(*files(100, 3, "a"), *files(100, 3, "b"), output_spec_id=1).groups
     assert (group.spec_id, group.partition_key) == (1, None)
     assert [len(task.inputs) for task in group.tasks] == [6]
     assert group.tasks[0].partition_key is None
@@ -132,8 +131,7 @@ def test_rows_of_orc_files_move_where_their_partition_has_the_last_second_before
         )
         for row in files(100, 5, name, partition_key=keys[place], file_format=file_format)
     ]  # fmt: skip
-    live = files_of_snapshot(metadata, (), entries(*rows))
-    found = plan(metadata, HEAD, live, OPTIONS)
+    found = plan(metadata, HEAD, files_of_snapshot(metadata, (), entries(*rows)), OPTIONS)
     groups = [(group.partition_key, inputs(group)[0][0]) for group in found.groups]
     assert groups == [(keys[0], "b0"), (keys[1], "c0"), (None, "a0")]
 
@@ -320,8 +318,7 @@ def test_equality_deletes_that_cannot_go_are_applied_by_a_rewrite():
         for name in "ab"
     ]
     where = Compare(Column("c", PrimitiveType("string"), 1), "=", "a")
-    found = planned(*rows, *keys(5, 1), min_delete_files=5, output_spec_id=1, where=where)
-    (group,) = found.groups
+    (group,) = planned(*rows, *keys(5, 1), min_delete_files=5, output_spec_id=1, where=where).groups
     assert (group.conversion, inputs(group)) == (None, [["a"]])
 
 
@@ -384,8 +381,7 @@ def test_deletes_that_readers_apply_differently_are_refused(delete, named):
 
 def test_misspelt_names_that_apply_to_nothing_do_no_harm():
     rows = [data("s3://b/f", sequence_number=3), positions("p")]
-    named = {"p": {"s3a://b/f": 4}}
-    found = planned(*rows, named=named, spelling=MISSPELT, every=True)
+    found = planned(*rows, named={"p": {"s3a://b/f": 4}}, spelling=MISSPELT, every=True)
     assert (len(found.groups), found.dangling) == (1, (0,))
 
 
@@ -525,11 +521,9 @@ sizes_lists = st.lists(
 @given(sizes_lists)
 def test_a_plan_on_what_a_run_makes_is_empty(sizes):
     rows = [data(f"f{at}", file_size_in_bytes=size * K) for at, size in enumerate(sizes)]
-    first = planned(*rows, sizes=LARGER)
-    after = outputs(first, rows)
+    after = outputs(planned(*rows, sizes=LARGER), rows)
     assert sum(row["file_size_in_bytes"] for row in after) == sum(sizes) * K
-    again = planned(*after, sizes=LARGER)
-    assert again.groups == ()
+    assert planned(*after, sizes=LARGER).groups == ()
 
 
 @settings(max_examples=20, deadline=None)
@@ -600,8 +594,7 @@ def test_files_as_a_compaction_made_them_are_no_reason_for_another():
 
 
 def test_files_as_a_compaction_made_them_go_together_with_enough_others():
-    rows = [*made(100, 3, "made"), *files(100, 5, "new")]
-    (group,) = planned(*rows).groups
+    (group,) = planned(*made(100, 3, "made"), *files(100, 5, "new")).groups
     assert inputs(group) == [
         [*(f"made{at}{MADE_BY}" for at in range(3)), *(f"new{at}" for at in range(5))]
     ]

@@ -119,12 +119,10 @@ def test_rule_14_deletes_that_came_meanwhile_go_on_deleting(tmp_path):
     table.delete_rows([3, 11], kind="equality")
     table.append(range(100, 105))
     table.append([3])
-    done = run(tmp_path, prepared)
-    assert done.failed == {}
+    assert run(tmp_path, prepared).failed == {}
     assert ids_of(tmp_path) == sorted({*range(20), *range(100, 105)} - {11})
     assert ids_of(tmp_path).count(3) == 1
-    contents = [entry["data_file"]["content"] for entry in live_entries(head(tmp_path))]
-    assert contents.count(2) == 1
+    assert [entry["data_file"]["content"] for entry in live_entries(head(tmp_path))].count(2) == 1
 
 
 def test_a_sorted_group_that_was_dropped_is_sorted_by_the_next_run(tmp_path):
@@ -174,8 +172,7 @@ def test_a_rewrite_survives_an_append_beside_it(tmp_path):
     table = build(tmp_path, 3, "bucket")
     prepared = planned(tmp_path)
     table.append(range(200, 210))
-    done = run(tmp_path, prepared)
-    assert done.failed == {}
+    assert run(tmp_path, prepared).failed == {}
     assert ids_of(tmp_path) == sorted(table.ids())
 
 
@@ -257,8 +254,7 @@ def test_deletes_that_apply_to_nothing_go_without_a_group(tmp_path):
     table.append(range(20, 25))
     prepared = planned(tmp_path, min_input_files=9)
     assert (prepared.plan.groups, prepared.plan.dangling) == ((), (0,))
-    done = run(tmp_path, prepared)
-    assert done.removed_delete_files == 1
+    assert run(tmp_path, prepared).removed_delete_files == 1
     assert ids_of(tmp_path) == list(range(20, 25))
 
 
@@ -270,8 +266,7 @@ def test_a_branch_is_compacted_and_main_stays(tmp_path):
     run(tmp_path, planned(tmp_path, "audit"))
     metadata = read_metadata(current_metadata(tmp_path))
     assert metadata["current-snapshot-id"] == main
-    audit = metadata["refs"]["audit"]["snapshot-id"]
-    assert ids_of(tmp_path, audit) == sorted(table.ids("audit"))
+    assert ids_of(tmp_path, metadata["refs"]["audit"]["snapshot-id"]) == sorted(table.ids("audit"))
 
 
 def test_r105_row_ids_stay_what_they_were(tmp_path):

@@ -38,8 +38,7 @@ def selected(
     directory: Path, where: str, store: CountingStore | None = None, **chosen: Any
 ) -> PreparedCompaction:
     """Plan a compaction of the rows that a text is true of."""
-    metadata = read_metadata(current_metadata(directory).read_bytes())
-    chosen["where"] = parse_where(where, metadata)
+    chosen["where"] = parse_where(where, read_metadata(current_metadata(directory).read_bytes()))
     return prepare(context_of(directory, store), "main", options(**chosen))
 
 
@@ -79,8 +78,7 @@ def test_manifests_of_other_partitions_are_not_opened(tmp_path, words):
     assert len(read(every)) - len(opened) == 2
 
     rows = ids_of(tmp_path)
-    done = compacted(tmp_path, prepared, env=SystemEnv())
-    assert done.failed == {}
+    assert compacted(tmp_path, prepared, env=SystemEnv()).failed == {}
     assert ids_of(tmp_path) == rows
     summary = head(tmp_path)["summary"]
     assert (summary["total-data-files"], summary["total-records"]) == ("5", "48")
@@ -128,8 +126,7 @@ def test_deletes_of_rewritten_files_alone_go(tmp_path):
     """Each day has a vector for every file, or a file of position deletes for all of them."""
     for version, removed in ((3, 4), (2, 1)):
         directory = tmp_path / str(version)
-        table = two_days(directory, version)
-        table.delete_rows([2, 9, 14, 21, 26, 33, 38, 45])
+        two_days(directory, version).delete_rows([2, 9, 14, 21, 26, 33, 38, 45])
         rows, before = ids_of(directory), len(deletes(directory))
         store = CountingStore(LocalStore())
         prepared = selected(directory, SECOND_DAY, store)
@@ -159,8 +156,7 @@ def test_global_equality_deletes_stay_and_apply(tmp_path):
 @pytest.mark.parametrize("upgrades", [False, True])
 def test_a_file_that_another_commit_moved_or_replaced_is_seen(tmp_path, upgrades):
     """Manifests that came meanwhile are opened if they can match; what they say counts."""
-    leaves = {"icectl.v4.root.max-data-files": "0", "icectl.v4.leaf.max-entries": "2"}
-    two_days(tmp_path, **leaves)
+    two_days(tmp_path, **{"icectl.v4.root.max-data-files": "0", "icectl.v4.leaf.max-entries": "2"})
     if upgrades:
         assert app.main([*UPGRADE, "--eager", str(tmp_path)]) == 0
     rows = ids_of(tmp_path)

@@ -57,8 +57,7 @@ def test_names_of_other_folders_matter_on_this_machine():
     going, staying = named("/t/a/x", "/t/x1"), named("/link/x", "/t/a/xx", "x", "/x/", size=7)
     assert mattering(going, staying) == ["/link/x", "x"]
     assert mattering(going, staying, local=False) == []
-    sliced = Files(staying.table.slice(1))
-    assert mattering(going, sliced) == ["x"]
+    assert mattering(going, Files(staying.table.slice(1))) == ["x"]
 
 
 def test_check_sums_that_stay_matter_on_this_machine():
@@ -82,5 +81,4 @@ def test_a_hash_that_two_locations_have_by_accident_decides_nothing():
     kept = KeptFiles(parts, local=False)
     kept.add(staying, one_hash)
     assert places_of(kept.matter) == ["/t/b", "/t/c"]
-    found = ReachedFiles(parts, kept.matter).only_going()
-    assert [*FilesByKind(found).locations()] == ["/t/a"]
+    assert [*FilesByKind(ReachedFiles(parts, kept.matter).only_going()).locations()] == ["/t/a"]

@@ -252,8 +252,7 @@ def test_the_schema_that_knows_the_column_of_a_sort_order_stays():
     sorted_by_7 = SortOrder(
         1, (SortField((7,), parse_transform("identity"), "asc", "nulls-first"),)
     )
-    table = replace(evolved(), sort_orders=(SortOrder(0, ()), sorted_by_7))
-    assert cleaned(table)[0] == (0, 2)
+    assert cleaned(replace(evolved(), sort_orders=(SortOrder(0, ()), sorted_by_7)))[0] == (0, 2)
 
 
 def test_a_source_that_no_schema_knows_keeps_none():
@@ -302,8 +301,7 @@ def test_r026_snapshots_that_leave_the_log_are_named_unless_a_ref_has_them():
 
 def test_what_has_landed_is_told_instead_of_what_was_planned():
     confirmed = replace(planned(), schema_ids=(5,), spec_ids=(0,))
-    landed = apply_all(TABLE, [RemoveSnapshots((1,))])
-    found = as_landed(confirmed, landed)
+    found = as_landed(confirmed, apply_all(TABLE, [RemoveSnapshots((1,))]))
     assert [item.snapshot_id for item in found.retention.expired] == [1]
     assert [item.snapshot_id for item in found.retention.kept] == [2, 3]
     assert found.retention.kept[0].reason == "another writer needed it before the commit"

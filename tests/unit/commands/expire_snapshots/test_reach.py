@@ -113,8 +113,7 @@ def test_what_a_newer_snapshot_shares_is_not_read_again(table):
     assert read_manifests(partial(since, to_delete=FilesByKind(found.only_going()))) == [
         own_manifest(table, 3).name
     ]
-    every = FilesByKind(found.only_going())
-    lists_alone = FilesByKind(every.of_kind(FileKind.MANIFEST_LISTS))
+    lists_alone = FilesByKind(FilesByKind(found.only_going()).of_kind(FileKind.MANIFEST_LISTS))
     assert read_manifests(partial(since, to_delete=lists_alone)) == []
 
 
@@ -206,8 +205,7 @@ def test_specs_are_those_of_what_stays_and_not_all_of_the_table(tmp_path):
     table.append(range(3))
     table.respec("none")
     retention = decide(table.metadata, AskedRetention(), 0)
-    found = read_reached(context_of(), table.metadata, retention, {}, every=True)
-    assert found.spec_ids == {0}
+    assert read_reached(context_of(), table.metadata, retention, {}, every=True).spec_ids == {0}
 
 
 @pytest.mark.parametrize("are_dead", [False, True])
@@ -224,8 +222,7 @@ def test_specs_of_a_tree_are_those_of_its_rows_too_dead_ones_as_well(tmp_path, a
     metadata = of_tree(tmp_path / "t")
     ids = [one.snapshot_id for one in metadata.snapshots if one != metadata.current_snapshot]
     retention = decide(metadata, AskedRetention(expire_ids=(*ids,)), 0)
-    found = read_reached(context_of(), metadata, retention, {}, every=True)
-    assert found.spec_ids == {0, 1}
+    assert read_reached(context_of(), metadata, retention, {}, every=True).spec_ids == {0, 1}
 
 
 ILL = StorageError("the network is down")
@@ -260,8 +257,7 @@ def test_r141_statistics_of_snapshots_that_are_not_there_go_with_others(table):
 
 
 def test_what_came_meanwhile_is_reached_beside_what_was_read(table):
-    catalog = FileSystemCatalog(LocalStore(), str(table.directory), SystemEnv())
-    newest = catalog.load()
+    newest = FileSystemCatalog(LocalStore(), str(table.directory), SystemEnv()).load()
     newest = replace(
         newest, metadata=replace(newest.metadata, statistics=(StatisticsFile(99, "/t/s99", 5, 4),))
     )
@@ -303,8 +299,7 @@ def test_rows_and_deletes_may_be_copied_where_a_summary_does_not_rule_it_out(
     table, summary, expected
 ):
     """An overwrite can put the vector of an older one into its own."""
-    snapshot = replace(table.metadata.snapshots[-1], summary=summary)
-    assert may_copy(snapshot) is expected
+    assert may_copy(replace(table.metadata.snapshots[-1], summary=summary)) is expected
 
 
 @pytest.mark.parametrize("damage", [None, "lost", "short"])

@@ -67,8 +67,7 @@ def test_a_sort_of_files_that_all_overlap_opens_one_of_them():
 
 
 def test_files_that_lie_apart_have_nothing_to_gain():
-    files = [file(a=(1000 * at, 1000 * at + 999)) for at in range(64)]
-    found = simulated(files, {equal("a"): 1})
+    found = simulated([file(a=(1000 * at, 1000 * at + 999)) for at in range(64)], {equal("a"): 1})
     assert found.now.files == 1
     assert of(found, "sort", "a").reading.files == pytest.approx(1, rel=0.05)
 
@@ -99,8 +98,7 @@ def test_a_curve_through_two_columns_serves_reads_of_each():
 def test_partitions_by_day_hold_the_reads_of_a_day():
     files = [file(at=(0, 32 * DAY - 1))] * 64
     found = simulated(files, {equal("at"): 1})
-    layout = of(found, "partition", "day(at)")
-    assert 2 <= layout.reading.files <= 3
+    assert 2 <= of(found, "partition", "day(at)").reading.files <= 3
     assert [one for one in found.layouts if one.terms == ("hour(at)",)] == []  # too small
     january = simulated([file(at=(0, 31 * DAY - 1))], {equal("at"): 1})
     assert of(january, "partition", "month(at)").file_count == 1
@@ -118,8 +116,7 @@ def test_buckets_serve_equality_alone():
 
 
 def test_a_bloom_filter_saves_bytes_of_files_without_the_value():
-    files = [file(a=(0, 10**9))] * 50
-    found = simulated(files, {equal("a"): 1}, distinct={1: 50_000})
+    found = simulated([file(a=(0, 10**9))] * 50, {equal("a"): 1}, distinct={1: 50_000})
     layout = of(found, "bloom", "a")
     assert layout.reading.files == 50
     assert layout.reading.bytes == pytest.approx((1 + 0.01 * 49) * MIB)
@@ -129,8 +126,7 @@ def test_small_files_are_fewer_once_they_are_compacted_by_partition():
     fields = {"partition_key": key("x")}
     files = [file(MIB // 8, a=(0, 10**9)) for _ in range(32)]
     files += [{**file(MIB // 8, a=(0, 10**9)), **fields} for _ in range(8)]
-    found = simulated(files, {frozenset(): 1}, target=MIB)
-    layout = of(found, "compact")
+    layout = of(simulated(files, {frozenset(): 1}, target=MIB), "compact")
     assert layout.file_count == 5
     assert layout.reading.files == 5
 
@@ -138,8 +134,7 @@ def test_small_files_are_fewer_once_they_are_compacted_by_partition():
 def test_files_without_bounds_are_always_opened_and_those_of_nulls_never():
     nulls = {**file(), "null_value_counts": [(1, 1000)], "lower_bounds": [], "upper_bounds": []}
     files = [file(a=(0, 9)), file(a=(10, 19)), {**file(), "lower_bounds": []}, nulls]
-    found = simulated(files, {equal("a"): 1})
-    assert found.now.files == pytest.approx(2, abs=0.2)
+    assert simulated(files, {equal("a"): 1}).now.files == pytest.approx(2, abs=0.2)
 
 
 def test_columns_without_bounds_are_left_out_of_filters():
@@ -151,8 +146,7 @@ def test_columns_without_bounds_are_left_out_of_filters():
 def test_smaller_files_and_row_groups_are_told_of_where_look_ups_read_less_of_them():
     target = 16 * MIB
     files = [file(target, a=(0, 10**9))] * 8
-    identity = parse_transform("identity")
-    keys = [ClusteringKey("a", 1, LONG, identity)]
+    keys = [ClusteringKey("a", 1, LONG, parse_transform("identity"))]
     found = read_clustering([entries(*files)], keys, None)
     groups = RowGroups(8 * MIB, 2 * target / 1000)  # rows are twice as large in memory
     layouts = simulate(found, {equal("a"): 1}, {}, target, (), (), groups).layouts

@@ -23,8 +23,7 @@ from tests.builders.table_builder import filled_table
 @pytest.fixture
 def metadata(tmp_path: Path) -> TableMetadata:
     """Two snapshots, of one file each."""
-    table = filled_table(tmp_path / "t", [1], [2])
-    return table.metadata
+    return filled_table(tmp_path / "t", [1], [2]).metadata
 
 
 def entry(location: str, **more: object) -> dict[str, object]:

@@ -150,8 +150,7 @@ def manifest(spec_id: int, lower: bytes | None) -> ManifestFile:
     ],
 )
 def test_bounds_of_manifests_are_printed_as_their_transform_does(spec_id, lower, shown):
-    row = manifest_row(METADATA, manifest(spec_id, lower))
-    (summary,) = row["partition_summaries"]
+    (summary,) = manifest_row(METADATA, manifest(spec_id, lower))["partition_summaries"]
     assert summary["lower_bound"] == summary["upper_bound"] == shown
 
 

@@ -139,8 +139,7 @@ def test_small_files_count_as_compact_would_rewrite_them():
 
 def test_files_that_compact_leaves_alone_are_no_need():
     """Three small files in each of seven partitions are too few for `--min-input-files`."""
-    files = [row(f"/t/data/{at}", at % 7, 10 * MIB) for at in range(21)]
-    found = judged(entries(*files))
+    found = judged(entries(*[row(f"/t/data/{at}", at % 7, 10 * MIB) for at in range(21)]))
     check = found["small_files"]
     assert (check["small_file_count"], check["surplus_file_count"]) == (21, 0)
     assert (check["verdict"], check["command"], found["verdict"]) == ("ok", None, "ok")
@@ -156,8 +155,7 @@ def test_limits_raise_the_bar_for_work():
 def test_the_engine_is_the_one_that_compact_would_take():
     files = [row(f"/t/data/{number}", 1, 10 * MIB) for number in range(7)]
     assert judged(entries(*files))["engine"] == "local"
-    found = judged(entries(*files), settings={"compact.engine": "spark"})
-    assert found["engine"] == "spark"
+    assert judged(entries(*files), settings={"compact.engine": "spark"})["engine"] == "spark"
 
 
 def test_sizes_fall_into_bands_that_hold_their_lower_bound():

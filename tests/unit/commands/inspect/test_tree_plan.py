@@ -84,8 +84,7 @@ def test_r112_an_equality_delete_points_at_the_older_files_only():
 
 
 def test_a_limit_hides_targets_but_not_their_number():
-    data = listed(drawn(1))[0]
-    assert data.left_out == LeftOut(2, 102 + 103)
+    assert listed(drawn(1))[0].left_out == LeftOut(2, 102 + 103)
     (snapshot,) = drawn(1).children
     assert snapshot.children[0].left_out == LeftOut(1, 100)
     (delete,) = listed(drawn(2))[1].children
@@ -105,8 +104,7 @@ def test_r030_embedded_manifests_hang_on_the_snapshot_itself():
 
 
 def test_json_nests_nodes_and_tells_what_was_left_out():
-    document = tree_json(drawn(2))
-    data, deletes = document["children"][0]["children"][0]["children"]
+    data, deletes = tree_json(drawn(2))["children"][0]["children"][0]["children"]
     assert (data["kind"], data["children_left_out"]) == ("manifest", 1)
     assert deletes["children"][0]["applies_to"] == [file["id"] for file in data["children"]]
     assert "applies_to" not in data["children"][0]

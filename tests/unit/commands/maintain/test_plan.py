@@ -205,8 +205,7 @@ def test_a_budget_of_money_goes_to_the_steps_that_pay_back_first():
 
 def test_a_compaction_gets_the_part_that_is_left_of_a_budget():
     both = [priced("compact", 8, 1, 800, benefit=9), priced("compact", 8, 2, 400)]
-    budget = RunBudget(rewritten_bytes=600)
-    one, other = in_budget(budget, *both)
+    one, other = in_budget(RunBudget(rewritten_bytes=600), *both)
     assert (one.most_bytes("compact"), other.most_bytes("compact")) == (200, None)
     bill = one.left[0].bill
     assert bill is not None

@@ -250,8 +250,7 @@ def test_a_commit_meanwhile_is_read_once(table, one_by_one):
     for at in range(4):
         stray(table.directory, f"data/lost-{at}.parquet")
     store = Reading(1, lambda: table.append(range(4, 8)))
-    done = Removal(table, store, planned_with=store).done()
-    assert len(names(done)) == 4
+    assert len(names(Removal(table, store, planned_with=store).done())) == 4
     newest = table.metadata.current_snapshot
     assert newest is not None
     assert newest.manifest_list is not None

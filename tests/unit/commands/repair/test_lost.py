@@ -304,8 +304,7 @@ def upgraded(tmp_path: Path, files: int) -> tuple[TableBuilder, ManifestFile]:
     table.append([6], branch="b")
     table.append([7], branch="b")
     table.upgrade()
-    last = table.append([8])
-    lost = lose(manifest_of(table, last, by=wrote))
+    lost = lose(manifest_of(table, table.append([8]), by=wrote))
     assert (lost.first_row_id, lost.added_rows_count) == (1, 6)
     return table, lost
 

@@ -200,8 +200,7 @@ def test_fields_that_a_rewrite_would_lose_prove_nothing(tmp_path, is_own):
     if is_own:
         with_unknown_field(new_manifest(table.directory))
     else:
-        parent = table.metadata.snapshots[-2].snapshot_id
-        for one in listed(table, parent):
+        for one in listed(table, table.metadata.snapshots[-2].snapshot_id):
             with_unknown_field(Path(one.manifest_path))
     lose_list(table.directory)
     head = head_of(table)

@@ -334,8 +334,7 @@ def test_where_nothing_is_broken_nothing_is_done(table):
 def test_each_is_done_without_the_other(table):
     path = cut(table)
     context = context_of(table.directory)
-    found = find(context)
-    restore(context, found, frozenset({"metadata-file"}))
+    restore(context, find(context), frozenset({"metadata-file"}))
     assert not path.exists()
     assert hint(table).read_text() == "4"
     restore(context, find(context), frozenset({"version-hint"}))

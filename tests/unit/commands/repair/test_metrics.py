@@ -95,8 +95,7 @@ def test_a_size_is_the_file_s_where_the_entry_is_that_of_the_file(table):
     ],
 )  # fmt: skip
 def test_a_file_whose_columns_are_others_too_is_another(table, name, told):
-    row = {**entry(table), "file_size_in_bytes": 5, name: told}
-    assert found(table, row) == {}
+    assert found(table, {**entry(table), "file_size_in_bytes": 5, name: told}) == {}
 
 
 def test_a_size_and_bounds_that_are_both_wrong_are_of_another_file(table):
@@ -140,8 +139,7 @@ def test_bounds_of_uuids_that_exclude_rows_go(table):
     kind = pa.schema([identified("u", pa.uuid(), 9)])
     pq.write_table(pa.table([pa.array([low, high], pa.uuid())], schema=kind), row["location"])
     row["file_size_in_bytes"] = Path(row["location"]).stat().st_size
-    metadata = replace(table.metadata, schemas=(schema((9, "u", "uuid")),))
-    reader = reader_of(table, metadata=metadata)
+    reader = reader_of(table, metadata=replace(table.metadata, schemas=(schema((9, "u", "uuid")),)))
     assert restated_metrics(reader, {**row, LOWER: [(9, low)], UPPER: [(9, high)]}) == {}
     told = {**row, LOWER: [(9, high)], UPPER: [(9, low)]}
     assert restated_metrics(reader, told) == {LOWER: [], UPPER: []}
@@ -222,8 +220,7 @@ def test_a_file_that_may_not_be_read_proves_nothing(table, method):
 
 
 def test_bounds_are_not_those_of_a_file_with_another_count_of_rows(table):
-    row = changed(table, LOWER, f1=long(3))
-    assert found(table, {**row, "record_count": 7}) == {}
+    assert found(table, {**changed(table, LOWER, f1=long(3)), "record_count": 7}) == {}
 
 
 def test_bounds_of_two_columns_that_leave_rows_out_are_of_another_file(table):
@@ -279,8 +276,7 @@ def test_a_partition_is_another_where_the_footer_excludes_a_row(
 
 def test_nothing_is_excluded_of_values_of_several_columns_or_of_no_spec(table):
     assert is_told_of(table, "identity", "c9", CATEGORY, ID)
-    row = {**entry(table), "record_count": 7, "spec_id": 9}
-    assert found(table, row) == {"record_count": 8}
+    assert found(table, {**entry(table), "record_count": 7, "spec_id": 9}) == {"record_count": 8}
 
 
 def test_without_statistics_nothing_is_excluded(table):

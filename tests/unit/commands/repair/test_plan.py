@@ -100,16 +100,14 @@ def test_a_repair_that_there_is_not_cannot_be_skipped():
 
 def test_what_leads_to_the_metadata_is_told_first():
     later = fix("lost-data", "a.parquet", LOST)
-    first = fix("version-hint", None, HINT)
-    found = planned(fixes=(later, ROW, first))
+    found = planned(fixes=(later, ROW, fix("version-hint", None, HINT)))
     assert [one.kind for one in found.fixes] == ["version-hint", "list-row", "lost-data"]
     assert found.left == ()
 
 
 def test_a_search_s_own_reason_is_told_before_the_usual_one():
     reason = RemainingFinding(LOST, "nothing else has its 4 rows")
-    found = plan("files", "main", (), (LOST,), (), (reason,))
-    assert found.left == (reason,)
+    assert plan("files", "main", (), (LOST,), (), (reason,)).left == (reason,)
 
 
 def test_warnings_alone_are_no_reason_to_refuse():

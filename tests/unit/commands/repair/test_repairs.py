@@ -176,8 +176,7 @@ def numbered_high(head: ReadHead) -> ReadHead:
     """A file of the future, in the last manifest (R-044)."""
     *others, entries = head.entries
     assert entries is not None
-    high = with_values(entries, "sequence_number", [99])
-    return replace(head, entries=(*others, high))
+    return replace(head, entries=(*others, with_values(entries, "sequence_number", [99])))
 
 
 def test_nothing_is_built_on_rows_that_are_not_sure(table):
@@ -258,8 +257,7 @@ def test_a_manifest_that_may_not_be_read_is_not_lost(table):
 
 def test_r042_a_manifest_that_others_may_read_is_not_dropped(table):
     """Its entries have no snapshot id, which is not the same as being lost."""
-    broken = Broken(table.directory)
-    r042_an_entry_without_any_snapshot_id(broken)
+    r042_an_entry_without_any_snapshot_id(Broken(table.directory))
     (at,) = [number for number, each in enumerate(head_of(table).entries) if each is None]
     missing = wrong("R-042", manifests(table)[at].manifest_path)
     assert head_fixes(table, missing, asked=ALL) == ([], [])
@@ -319,8 +317,7 @@ def test_rows_that_a_list_of_version_1_does_not_count_are_told_of(tmp_path, name
     missing = wrong("R-034", lose(lost).manifest_path)
     reason = NOTHING_ELSE.replace(" {}", "")
     assert head_fixes(table, missing) == ([], [RemainingFinding(missing, reason)])
-    head_fix = one(head_fixes(table, missing, asked=DROP))
-    assert head_fix.fix.loss == Loss(rows=None)
+    assert one(head_fixes(table, missing, asked=DROP)).fix.loss == Loss(rows=None)
 
 
 def test_deletes_that_nobody_has_counted_are_told_of(table):
@@ -341,8 +338,7 @@ def test_rows_that_were_kept_are_lost_with_a_manifest_too(table):
         replace(each, existing_files_count=1, existing_rows_count=5) if number == at else each
         for number, each in enumerate(rows)
     ])  # fmt: skip
-    lost = lose(rows[at])
-    head_fix = one(head_fixes(table, wrong("R-034", lost.manifest_path), asked=DROP))
+    head_fix = one(head_fixes(table, wrong("R-034", lose(rows[at]).manifest_path), asked=DROP))
     assert head_fix.fix.loss == Loss(9)
 
 
@@ -529,8 +525,7 @@ def test_r063_counts_of_deletes_are_not_taken_from_footers(table):
 
 def test_metrics_are_found_behind_a_lost_manifest(table):
     manifest, path = narrow(table)
-    lost = lose(manifests(table)[0]).manifest_path
-    assert lost != manifest
+    assert lose(manifests(table)[0]).manifest_path != manifest
     found, _ = head_fixes(table, wrong("R-092", path))
     assert [head_fix.fix.subject for head_fix in found] == [manifest]
 
@@ -638,8 +633,7 @@ def test_r061_a_row_that_names_another_spec_is_not_counted_anew(table, spec_id):
 def test_r068_a_row_of_partitions_with_other_ids_is_not_counted_anew(tmp_path):
     table = filled_table(tmp_path / "t", [0], partitioning="identity")
     r068_partitions_with_the_ids_of_another_spec(Broken(table.directory))
-    path = relisted(table, 0, manifest_length=5)
-    assert head_fixes(table, wrong("R-050", path)) == ([], [])
+    assert head_fixes(table, wrong("R-050", relisted(table, 0, manifest_length=5))) == ([], [])
 
 
 def test_a_manifest_that_is_lost_or_that_nobody_can_count_is_not_counted(table):

@@ -283,8 +283,7 @@ def test_deletes_that_may_apply_to_files_in_other_leaves_stay(tmp_path, kind):
         app.main(["upgrade-to-v4", "--layout=sfc-1", table.location, "--eager", "--yes", "--quiet"])
         == 0
     )
-    read = leaves_of_deletion(tmp_path / "t", "id between 12 and 13")
-    assert len(read) == 2
+    assert len(leaves_of_deletion(tmp_path / "t", "id between 12 and 13")) == 2
     left = [0, *range(2, 11), *range(14, 20)]
     assert ids_of(tmp_path / "t") == left
     assert deleted(tmp_path / "t", "id > 9").removed_data_files == 1
@@ -293,8 +292,7 @@ def test_deletes_that_may_apply_to_files_in_other_leaves_stay(tmp_path, kind):
 
 
 def test_a_table_whose_root_has_no_leaves_is_looked_through(tmp_path):
-    table = filled_table(tmp_path / "t", range(3))
-    table.remove_data_files(1)
+    filled_table(tmp_path / "t", range(3)).remove_data_files(1)
     assert app.main(["upgrade-to-v4", "--layout=sfc-1", str(tmp_path / "t"), "-y", "-q"]) == 0
     assert deleted(tmp_path / "t", "id = 1").snapshot_id is None
 
@@ -362,8 +360,7 @@ def test_files_of_other_specs_keep_partitions_from_being_overwritten(tmp_path):
     directory = tree(tmp_path / "t", "identity")
     appended(directory, rows_of(range(3)))
     path = current_metadata(directory)
-    text = path.read_text()
-    assert '"default-spec-id":0' in text.replace(" ", "")
+    assert '"default-spec-id":0' in path.read_text().replace(" ", "")
     metadata = read_metadata(path)
     metadata["partition-specs"].append({"spec-id": 1, "fields": []})
     metadata["default-spec-id"] = 1
@@ -378,8 +375,7 @@ def test_deletes_of_before_an_upgrade_go_on_deleting(tmp_path):
     table = filled_table(tmp_path / "t", range(40), files=2)
     table.delete_rows([1, 2, 30])
     table.delete_rows([4, 31], kind="equality")
-    words = ["upgrade-to-v4", "--layout=sfc-1", table.location, "--yes", "--quiet"]
-    assert app.main(words) == 0
+    assert app.main(["upgrade-to-v4", "--layout=sfc-1", table.location, "--yes", "--quiet"]) == 0
     assert deleted(tmp_path / "t", "id in (2, 5, 31)").deleted_rows == 1
     gone = {1, 2, 4, 5, 30, 31}
     assert ids_of(tmp_path / "t") == [one for one in range(40) if one not in gone]

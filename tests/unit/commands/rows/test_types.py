@@ -92,8 +92,7 @@ def test_files_have_the_values_in_the_types_of_the_format(table):
 def test_loaded_rows_are_those_that_were_written(table):
     found = reading.load(way_to(table), Loader(), reading.Selection())
     rows = sorted(found.to_pylist(), key=lambda row: row["id"])
-    lowered = [ROWS[0] | {"us": [TWO.lower(), None]}, ROWS[1] | {"u": TWO.lower()}, ROWS[2]]
-    assert rows == lowered
+    assert rows == [ROWS[0] | {"us": [TWO.lower(), None]}, ROWS[1] | {"u": TWO.lower()}, ROWS[2]]
     assert found.schema.types == [*{**KINDS, "nz": pa.timestamp("us", "UTC")}.values()]
 
 

@@ -86,8 +86,7 @@ def test_v4_004_deletes_of_older_snapshots_count_and_those_that_are_gone_do_not(
     head = table.metadata.current_snapshot
     assert head is not None
     table.metadata = replace(table.metadata, snapshots=(head,))
-    search = Search(table)
-    assert search.find() is None
+    assert Search(table).find() is None
 
 
 def test_v4_004_what_entries_say_of_paths_is_compared(tmp_path):

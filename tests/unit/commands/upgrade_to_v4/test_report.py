@@ -28,8 +28,7 @@ NONE = ("no command takes the table back to an older version",)
 )
 def test_the_way_back_is_one_that_the_catalog_of_the_table_has(catalog, told):
     lazy = UpgradeOptions("lazy")
-    listed = UpgradeOptions("default", layout=Layout.MANIFEST_LISTS)
-    for options in (lazy, listed):
+    for options in (lazy, UpgradeOptions("default", layout=Layout.MANIFEST_LISTS)):
         assert version_4_notes(options, catalog, changes_layout=False)[3:] == told
 
 

@@ -141,8 +141,7 @@ def test_an_eager_upgrade_reads_leaves_ahead_of_those_it_writes_again(tmp_path, 
 
 
 def test_a_self_check_that_fails_leaves_no_leaf_that_was_stored_before(tmp_path, monkeypatch):
-    table = TableBuilder(tmp_path / "t", 3)
-    table.append(range(6), files=2)
+    TableBuilder(tmp_path / "t", 3).append(range(6), files=2)
     _small_memory(monkeypatch)
     context = way_to(tmp_path / "t")
     prepared = prepare(context, UpgradeOptions("eager", layout=Layout.SFC_1))

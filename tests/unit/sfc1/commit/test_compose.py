@@ -127,8 +127,7 @@ class Chain:
             files.contents[file.location] = file.content
         self.rows = made.rows
         expected = golden["row_ids"]
-        found = [self.next_row_id, made.added_rows, self.next_row_id + made.added_rows]
-        assert found == expected
+        assert [self.next_row_id, made.added_rows, self.next_row_id + made.added_rows] == expected
         self.next_row_id += made.added_rows
 
 
@@ -183,8 +182,7 @@ def check_files(chain: Chain, rows: pa.Table, golden) -> None:
         elif row.content == Content.MANIFEST_DV and row.status != Status.DELETED:
             expected = np.array(described[named["name"]]["positions"], np.uint64)
             assert dead[comparison_key(row.referenced_file)].tolist() == expected.tolist()
-            on = described[named["name"]]["referenced"]
-            assert row.referenced_file == chain.locations[on]
+            assert row.referenced_file == chain.locations[described[named["name"]]["referenced"]]
 
 
 @pytest.mark.parametrize("name", [name for name in WRITE if name != "SC-02"])
