@@ -53,15 +53,23 @@ def test_a_healthy_table_has_no_findings(healthy, findings, name):
 def test_a_damage_is_found_by_its_rule_and_no_other(healthy, findings, damage):
     table = healthy(damage.table)
     damage.apply(BrokenTree(table))
-    below = LEVELS.index(damage.level)
-    for level in LEVELS[max(below - 1, 0) : below]:  # which has the checks of those below it
-        assert [one for one in findings(table, level) if one["rule"] == damage.rule] == []
     found = findings(table, damage.level)
     assert damage.rule in {one["rule"] for one in found}
     errors = {one["rule"] for one in found if one["severity"] == "error"}
     assert errors <= {damage.rule} | damage.explained
     assert all(one["hint"] and one["subject"] for one in found)
     assert [one for one in found if one["severity"] == "error" and one["hint"] == OURS] == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "damage", [one for one in EVERY_DAMAGE if one.level != LEVELS[0]], ids=lambda one: one.name
+)
+def test_a_damage_shows_from_its_level_on(healthy, findings, damage):
+    table = healthy(damage.table)
+    damage.apply(BrokenTree(table))
+    below = LEVELS[LEVELS.index(damage.level) - 1]  # which has the checks of those below it
+    assert [one for one in findings(table, below) if one["rule"] == damage.rule] == []
 
 
 def test_no_rule_is_reported_without_a_damage():

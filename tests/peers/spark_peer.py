@@ -452,10 +452,11 @@ AGED = {
 among all in their order, how many to retain."""
 
 
-def age_tables(spark: SparkSession) -> None:
-    """Write the tables of AGED, and print what their expiry will be told."""
+def age_tables(spark: SparkSession, names: list[str]) -> None:
+    """Write tables of AGED, and print what their expiry will be told."""
     spark.sql("CREATE NAMESPACE IF NOT EXISTS peer.db")
-    for name, (version, properties, happens, place, retain_last) in AGED.items():
+    for name in names:
+        version, properties, happens, place, retain_last = AGED[name]
         table = create(spark, name, version, properties=properties)
         happens(spark, table)
         frame = spark.sql(f"SELECT committed_at FROM {table}.snapshots ORDER BY committed_at")
@@ -467,9 +468,10 @@ def age_tables(spark: SparkSession) -> None:
         print(json.dumps(told), flush=True)
 
 
-def expire_tables(spark: SparkSession) -> None:
-    """Expire the tables of AGED by the runtime's procedure, and print what is left."""
-    for name, (_, _, _, place, retain_last) in AGED.items():
+def expire_tables(spark: SparkSession, names: list[str]) -> None:
+    """Expire tables of AGED by the runtime's procedure, and print what is left."""
+    for name in names:
+        *_, place, retain_last = AGED[name]
         table = f"peer.db.{name}"
         options = ""
         if place is not None:
@@ -543,7 +545,6 @@ def main(arguments: list[str]) -> None:
     jar, verb, *rest = arguments
     warehouse = "/nonexistent" if verb == "read" else rest[0]
     spark = session(jar, warehouse, is_timed=verb == "time-expiry")
-    verbs = {"age": age_tables, "expire": expire_tables, "orphans": find_orphans}
     try:
         if verb == "read":
             read_tables(spark, [Path(table) for table in rest])
@@ -559,8 +560,12 @@ def main(arguments: list[str]) -> None:
             write_followed(spark, rest[1:])
         elif verb == "follow":
             follow_tables(spark, rest[1:])
+        elif verb == "age":
+            age_tables(spark, rest[1:])
+        elif verb == "expire":
+            expire_tables(spark, rest[1:])
         else:
-            verbs[verb](spark)
+            find_orphans(spark)
     finally:
         spark.stop()
 

@@ -10,11 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from icectl.cli import app
 from tests.builders.broken_tree import DATA_LEAF, DELETE_LEAF, TREE_TABLES, BrokenTree, Change
+from tests.builders.examples import examples
 from tests.builders.rows import local
 from tests.builders.table_builder import START_MS
 from tests.stores.fixed_env import FixedEnv
@@ -58,7 +59,7 @@ def changed(schema: pa.Schema, edits: list[tuple[int, int, int]]) -> Change:
     return change
 
 
-@settings(max_examples=25, deadline=None)
+@examples(10, 50)
 @given(
     name=st.sampled_from(["grown", "listed"]),
     where=st.sampled_from(["root", DATA_LEAF, DELETE_LEAF]),
@@ -81,7 +82,7 @@ def test_any_member_of_any_row_may_be_wrong(kept, name, where, edits):
     assert json.loads(out.getvalue())["error"] is None
 
 
-@settings(max_examples=15, deadline=None)
+@examples(10, 30)
 @given(cut=st.integers(0, 10**6), byte=st.integers(0, 255), truncate=st.booleans())
 def test_any_byte_of_a_root_or_leaf_may_be_wrong(kept, cut, byte, truncate):
     shutil.rmtree(kept / "grown")

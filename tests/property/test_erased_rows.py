@@ -6,13 +6,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from icectl.format.partition import PartitionField
 from icectl.format.transforms import parse_transform
 from tests.builders.byte_scanner import hits_below
+from tests.builders.examples import examples
 from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.orphans import age
 from tests.builders.rows import current_metadata, read_metadata, rows_without_lineage
@@ -151,13 +151,6 @@ HISTORIES = {
 
 
 @given(**HISTORIES)
-@settings(max_examples=12, deadline=None)
+@examples(4, 200)
 def test_no_mark_is_left_and_no_other_row_goes(steps, version, partitioning, form, moves):
-    erase(steps, version, partitioning, form, moves=moves)
-
-
-@pytest.mark.full
-@given(**HISTORIES)
-@settings(max_examples=200, deadline=None)
-def test_no_mark_is_left_after_any_of_many_histories(steps, version, partitioning, form, moves):
     erase(steps, version, partitioning, form, moves=moves)

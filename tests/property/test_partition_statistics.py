@@ -10,12 +10,13 @@ from unittest.mock import patch
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from icectl.cli import app, engines
 from icectl.commands.analyze import run as analyze_run
 from icectl.env import Env
+from tests.builders.examples import examples
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.rows import current_metadata, local, read_metadata
@@ -121,7 +122,7 @@ def live_through(table: TableBuilder, steps: list[tuple[str, int]]) -> None:
     partitioning=st.sampled_from(PARTITIONINGS),
     words=st.sampled_from([("--rewrite-all",), ("--deletes-only",)]),
 )
-@settings(deadline=None)
+@examples(16, 100)
 def test_counts_that_go_on_are_those_of_all_entries(steps, version, partitioning, words):
     with TemporaryDirectory() as folder:
         directory = Path(folder) / "t"

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from icectl.commands.compact.plan import Branch, CompactPlan, plan
@@ -24,6 +23,7 @@ from icectl.format.types import NestedField, PrimitiveType
 from icectl.table.live_files import files_of_snapshot
 from icectl.table.output_sizes import Sizes
 from tests.builders.entry_rows import data, entries, vector
+from tests.builders.examples import examples
 
 INT, LONG, TEXT = (PrimitiveType(name) for name in ("int", "long", "string"))
 IDENTITY = parse_transform("identity")
@@ -166,24 +166,13 @@ def table_of(seed: int) -> Table:
     return Table(random, random.choice(np.array([LONG, TEXT])), options)
 
 
-def check_second_run(seed: int) -> None:
+@examples(20, 300)
+@example(58)  # shares that a run left, as estimated when its new files were there
+@given(st.integers(0, 2**32))
+def test_a_second_run_finds_nothing_to_sort(seed):
     table = table_of(seed)
     for _ in range(3):
         table.append()
         table.live(int(table.random.integers(6)))
         table.run()
         assert [group.reason for group in table.plan().groups] == []
-
-
-@settings(max_examples=20, deadline=None)
-@example(58)  # shares that a run left, as estimated when its new files were there
-@given(st.integers(0, 2**32))
-def test_a_second_run_finds_nothing_to_sort(seed):
-    check_second_run(seed)
-
-
-@pytest.mark.full
-@settings(max_examples=300, deadline=None)
-@given(st.integers(0, 2**32))
-def test_a_second_run_finds_nothing_to_sort_in_many_tables(seed):
-    check_second_run(seed)

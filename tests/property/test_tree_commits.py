@@ -5,7 +5,7 @@ from functools import cache, partial
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from icectl.commands.inspect.changes import detect_changes
@@ -33,6 +33,7 @@ from icectl.sfc1.manifests import (
     vectors,
 )
 from icectl.storage.location import comparison_key
+from tests.builders.examples import examples
 from tests.builders.scenarios import FACTS, Files, reader_of, table
 
 OPTIONS = st.builds(
@@ -178,8 +179,7 @@ class Table:
         assert not starts or starts[-1] + 10 <= self.next_row_id
 
     def check_root(self) -> None:
-        rows = live_rows(self.rows)
-        leaves = {comparison_key(leaf.name): leaf for leaf in leaf_rows(rows)}
+        leaves = {comparison_key(leaf.name): leaf for leaf in leaf_rows(live_rows(self.rows))}
         dead = vectors(self.files, self.rows)
         assert dead.keys() <= leaves.keys()  # V4-081
         data_leaves = {
@@ -201,7 +201,7 @@ class Table:
                 assert row["content"] not in LEAVES  # V4-068
 
 
-@settings(max_examples=30, deadline=None)
+@examples(10, 60)
 @given(STEPS)
 def test_live_files_changes_and_row_ids_are_those_of_the_operations(steps):
     made = Table()

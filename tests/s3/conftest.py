@@ -96,7 +96,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """In the quick tier, whole runs of commands are on the real server alone, if it is at hand."""
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
-        is_whole_run = "run" in getattr(item, "fixturenames", ())
+        is_whole_run = {"run", "erase"} & {*getattr(item, "fixturenames", ())}
         if parameters.get("s3_server") == "moto" and is_whole_run and program("versitygw"):
             item.add_marker(pytest.mark.full)
 

@@ -153,8 +153,7 @@ def test_hostile_catalogs(scene, name, command):
         options += ["--catalog-option", f"token=env:{hostile.VARIABLE}"]
         target = TABLE
         if command == "apply":
-            planned = PLANNED[turn % 2]
-            target = str(plan_of(scene.folder, planned, TABLE, *options))
+            target = str(plan_of(scene.folder, PLANNED[turn % 2], TABLE, *options))
         CATALOGS[name](scene, served)
         words = [command, target, *words_of(scene, command), *options, *outputs(scene, turn)]
         with at_most(SECONDS_OF_ONE):
@@ -162,7 +161,7 @@ def test_hostile_catalogs(scene, name, command):
     check_outputs(scene, ended)
 
 
-@pytest.mark.parametrize(("name", "command"), combinations(list(STORES), 11))
+@pytest.mark.parametrize(("name", "command"), combinations(list(STORES), 23))
 def test_hostile_stores(scene, name, command):
     build(scene)
     turn = list(STORES).index(name) + list(WORDS).index(command)

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from icectl.cli import app
-from tests.spark.conftest import peer
+from tests.spark.conftest import asked_for, peer
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
+FULL = pytest.mark.full
 TABLES = ["v2", "v3"]
 WAYS = {"binpack": (), "sort": ("--sort-order", "time desc"), "zorder": ("--zorder", "time,id")}
 Rows = dict[str, list[str]]
@@ -34,24 +35,26 @@ class Moments:
 
 
 @pytest.fixture(scope="module")
-def moments(tmp_path_factory: pytest.TempPathFactory) -> Moments:
+def moments(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Moments:
     folder, saved = (tmp_path_factory.mktemp(name) for name in ("moments", "saved"))
     before = java("write", folder)
     shutil.copytree(folder, saved, dirs_exist_ok=True)
     after, codes = {}, {}
-    for way, options in WAYS.items():
+    for way in asked_for(request, "way"):
         shutil.rmtree(folder)
         shutil.copytree(saved, folder)
         for name in TABLES:
             table = str(folder / name)
-            compact = ["compact", table, "--engine", "local", "--yes", "--rewrite-all", *options]
+            compact = ["compact", table, "--engine", "local", "--yes", "--rewrite-all", *WAYS[way]]
             validate = ["validate", table, "--level", "data", "--all-snapshots"]
             codes[way, name] = app.main([*compact, "--quiet"]), app.main([*validate, "--quiet"])
         after[way] = java("read", *(folder / name for name in TABLES))
     return Moments(before, after, codes)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", [pytest.param("binpack", marks=FULL), "sort", pytest.param("zorder", marks=FULL)]
+)
 @pytest.mark.parametrize("name", TABLES)
 def test_java_reads_the_same_times_after_icectl(moments, name, way):
     assert moments.codes[way, name] == (0, 0)

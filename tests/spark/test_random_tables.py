@@ -22,7 +22,7 @@ FOUR = {
 value of each format, deletes by position, vectors, partitions and none, branches, variants, columns
 that were added, dropped, promoted, moved and renamed, and files that can be merged.
 """
-FILTERS_OF_THE_FOUR = 6
+FILTERS_OF_THE_FOUR = 3
 ALL = (*WAYS, *MERGES)
 TABLES = 100
 """Of the full tier, each of another seed every time; ICECTL_TEST_SEED names the first."""
