@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from icectl.commit.transaction import Outputs, Proposal
-from icectl.entries.rows import Entries, with_snapshot
+from icectl.entries.rows import Entries, with_snapshot, with_values
 from icectl.errors import StorageError, Unsupported
 from icectl.format.locations import location_in
 from icectl.format.manifest import ManifestFile
@@ -60,8 +60,8 @@ class PartitionCounter:
             known = read_counts(self.context, after, files[0])
             if known is None or not are_as_listed(known, listed):
                 return proposal
-            come, gone = (with_snapshot(part, snapshot_id) for part in (added, removed))
-            counts = known.moved(come, gone, gone)
+            removals = with_values(removed, "snapshot_id", [snapshot_id] * len(removed.table))
+            counts = known.moved(with_snapshot(added, snapshot_id), removed, removals)
             if counts is None:
                 return proposal
             file = write_counts(self.context, after, self.outputs, snapshot_id, counts)

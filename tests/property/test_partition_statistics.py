@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from icectl.cli import app, engines
@@ -116,6 +116,14 @@ def live_through(table: TableBuilder, steps: list[tuple[str, int]]) -> None:
             change(number % 3 + 1)
 
 
+@example(  # the last deletes of a partition go, and nothing comes there
+    steps=[
+        ("append", 2), ("append", 0), ("equality", 0), ("append", 0), ("remove", 2), ("replace", 1),
+    ],
+    version=3,
+    partitioning="day",
+    words=("--deletes-only",),
+)  # fmt: skip
 @given(
     steps=STEPS,
     version=st.integers(1, 4),
