@@ -30,6 +30,10 @@ _LOOPS = {
     "add_lists": (None, "an aa an h"),
     "total": (_HASH, "an"),
     "sort_keys": (None, "aan aa aa"),
+    "take_fixed": (None, "aaa nna"),
+    "take_bits": (None, "aaa na"),
+    "take_spans": (None, "aaa nn aa"),
+    "take_bytes": (None, "aaa n aa a"),
     "sketch": (_NUMBER, "aa aan hh"),
     "read_entries": (_NUMBER, "f an an aaan a"),
 }

@@ -107,15 +107,18 @@ def joined(batches: Iterable[pa.RecordBatch], size_bytes: int) -> Iterator[pa.Re
         waiting_rows += batch.num_rows
         if waiting_bytes >= size_bytes or waiting_rows >= LARGEST_BATCH_ROWS:
             yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
-            release_memory(batch)
+            release_memory(batch.num_rows, batch.nbytes)
             waiting, waiting_bytes, waiting_rows = [], 0, 0
     if waiting:
         yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
 
 
-def release_memory(batch: pa.RecordBatch) -> None:
-    """Return what decoding a batch of wide rows took; Arrow keeps some of it for later."""
-    if batch.nbytes > _WIDE_ROW_BYTES * batch.num_rows:
+def release_memory(row_count: int, size_bytes: int) -> None:
+    """Give back what this thread took for rows, if they are wide; Arrow keeps some of it for later.
+
+    Narrow rows need about as much again each time.
+    """
+    if size_bytes > _WIDE_ROW_BYTES * row_count:
         pa.default_memory_pool().release_unused()
 
 

@@ -802,6 +802,73 @@ LOOP void sort_keys(const u8 *content, const i64 *offsets, i64 count, i32 *place
     sort_places(&all, 0, count, 0, 0);
 }
 
+/* -- rows of several arrays in another order --------------------------------------------------- */
+
+/* Values of one array: row `place` of all arrays, counted through, is its row `place + shift`. */
+typedef struct { const u8 *values; i64 shift; } chunk;
+
+enum { AHEAD = 16, FEW_BYTES = 16, MORE_BYTES = 32 };
+
+static inline const u8 *value_at(const chunk *chunks, i32 number, i64 place, i64 width) {
+    return chunks[number].values + (place + chunks[number].shift) * width;
+}
+
+LOOP void take_fixed(const chunk *chunks, const i32 *numbers, const i32 *places, i64 count,
+                     i64 width, u8 *to) {
+#define TAKE(WIDTH) \
+    for (i64 at = 0; at < count; at++) \
+        memcpy(to + at * (WIDTH), value_at(chunks, numbers[at], places[at], WIDTH), (size_t)(WIDTH))
+    switch (width) {
+    case 4: TAKE(4); break;
+    case 8: TAKE(8); break;
+    case 16: TAKE(16); break;
+    default: TAKE(width);
+    }
+}
+
+/* Bits, all of them set in a chunk without values. `to` has zeros. */
+LOOP void take_bits(const chunk *chunks, const i32 *numbers, const i32 *places, i64 count, u8 *to) {
+    for (i64 at = 0; at < count; at++) {
+        const chunk *from = chunks + numbers[at];
+        if (!is_null(from->values, places[at] + from->shift)) to[at >> 3] |= (u8)(1 << (at & 7));
+    }
+}
+
+static inline i64 offset_at(const u8 *offset, i64 width) {
+    if (width == 8) return *(const i64 *)offset;
+    return *(const i32 *)offset;
+}
+
+/* Where each byte string starts, by the offsets of its chunk, and in `ends` where it ends in the
+   new order. */
+LOOP void take_spans(const chunk *chunks, const i32 *numbers, const i32 *places, i64 count,
+                     i64 width, i64 *starts, i64 *ends) {
+    ends[0] = 0;
+    for (i64 at = 0; at < count; at++) {
+        const u8 *offset = value_at(chunks, numbers[at], places[at], width);
+        starts[at] = offset_at(offset, width);
+        ends[at + 1] = ends[at] + offset_at(offset + width, width) - starts[at];
+    }
+}
+
+/* Copy byte strings out of contents of `size` bytes each; `to` has room for MORE_BYTES bytes more. */
+LOOP void take_bytes(const u8 *const *contents, const i64 *sizes, const i32 *numbers, i64 count,
+                     const i64 *starts, const i64 *ends, u8 *to) {
+    for (i64 at = 0; at < count; at++) {
+#if defined(__GNUC__)
+        if (at + AHEAD < count)
+            __builtin_prefetch(contents[numbers[at + AHEAD]] + starts[at + AHEAD]);
+#endif
+        const u8 *from = contents[numbers[at]] + starts[at];
+        i64 length = ends[at + 1] - ends[at], left = sizes[numbers[at]] - starts[at];
+        u8 *next = to + ends[at];
+        /* Copies of a length known here take a fraction of the time of others. */
+        if (length <= FEW_BYTES && left >= FEW_BYTES) memcpy(next, from, FEW_BYTES);
+        else if (length <= MORE_BYTES && left >= MORE_BYTES) memcpy(next, from, MORE_BYTES);
+        else memcpy(next, from, (size_t)length);
+    }
+}
+
 /* -- hashes of values for sketches ------------------------------------------------------------ */
 
 static inline u64 rotated(u64 value, int bits) { return (value << bits) | (value >> (64 - bits)); }

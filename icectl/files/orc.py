@@ -175,7 +175,7 @@ class OrcDataFile:
                 rows = batch_rows(batch.num_rows, batch.nbytes)
                 for start in range(0, batch.num_rows, rows):
                     yield FileRows(first_row + start, batch.slice(start, rows))
-                    release_memory(batch)
+                    release_memory(batch.num_rows, batch.nbytes)
                 first_row += row_count
 
     def _columns(self, places: list[int]) -> Iterator[tuple[list[pa.Array], int]]:

@@ -30,7 +30,7 @@ from icectl.entries.partition_transforms import transform_column
 from icectl.entries.rows import Entries
 from icectl.errors import Unsupported, UsageError
 from icectl.files.compiled import address, loops
-from icectl.files.data_rows import batch_rows
+from icectl.files.data_rows import batch_rows, release_memory
 from icectl.files.parquet.schema import arrow_schema
 from icectl.format.metadata import TableMetadata
 from icectl.format.schema import Schema, container_of, similar_name_hint
@@ -48,6 +48,7 @@ from icectl.format.types import (
 from icectl.rows.columns import has_order, inside, is_real, path_to
 from icectl.rows.curves import BYTES, Words, bits_in_turn, hilbert
 from icectl.rows.partition_rows import Partitioner
+from icectl.rows.take_rows import BatchRows
 
 _PART_OF_NAME = r"(?:`(?:[^`]|``)+`|[^\W\d]\w*)"
 _NAME = rf"{_PART_OF_NAME}(?:\s*\.\s*{_PART_OF_NAME})*"
@@ -564,9 +565,7 @@ class RowSorter:
         path = self._next_path()
 
         def sort() -> _Run:
-            return _write_run(
-                _in_order(rows, part_rows, with_keys=True), path, part_rows, self._options
-            )
+            return _write_run(_in_order(rows, with_keys=True), path, part_rows, self._options)
 
         if self._threads == 1:
             self._keep(0, sort())
@@ -654,24 +653,25 @@ def _keys(rows: pa.RecordBatch) -> pa.Array:
 
 
 def _in_order(
-    batches: list[pa.RecordBatch], most_rows: int | None = None, *, with_keys: bool = False
+    batches: list[pa.RecordBatch], *, with_keys: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows that have keys in the order of these; empties the list to save memory."""
-    # Taking rows from many chunks is far slower than from one.
-    rows = pa.concat_batches(batches)
+    order = order_of(pa.concat_arrays([_keys(batch) for batch in batches])).to_numpy()
+    rows = [batch if with_keys else _without_keys(batch) for batch in batches]
     batches.clear()
-    order = order_of(_keys(rows))
-    if not with_keys:
-        rows = _without_keys(rows)
-    step = most_rows or batch_rows(rows.num_rows, rows.nbytes)
-    is_sorted = np.array_equal(order.to_numpy(), np.arange(rows.num_rows))
-    for start in range(0, rows.num_rows, step):
-        if is_sorted:
-            yield rows.slice(start, step)
-        else:
-            yield pc.take(rows, order.slice(start, step), boundscheck=False)
+    row_count, size_bytes = len(order), sum(batch.nbytes for batch in rows)
+    step = batch_rows(row_count, size_bytes)
+    if np.array_equal(order, np.arange(row_count)):
+        for batch in rows:
+            for start in range(0, batch.num_rows, step):
+                yield batch.slice(start, step)
+    else:
+        taking = BatchRows(rows)
+        for start in range(0, row_count, step):
+            yield taking.take(order[start : start + step])
+        del taking
     del rows, order
-    pa.default_memory_pool().release_unused()  # the pool of each thread keeps what it freed
+    release_memory(row_count, size_bytes)
 
 
 def order_of(keys: pa.Array) -> pa.Array:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from icectl.errors import SelfCheckFailed
 from icectl.files.compiled import loops
+from icectl.files.data_rows import release_memory
 from icectl.files.parquet.merge import MergedFile
 from icectl.files.parquet.merge_columns import NotMergeable
 from icectl.files.parquet.merge_footer import layout_of, read_source
@@ -116,7 +117,8 @@ class SideBySideWriter:
         if batches:
             writer.write_row_group(batches, with_nan, shapes)
         metadata = writer.close()
-        pa.default_memory_pool().release_unused()  # the pool of each thread keeps what it freed
+        row_count = sum(batch.num_rows for batch in batches)
+        release_memory(row_count, sum(batch.nbytes for batch in batches))
         return file, metadata
 
     def _take(self) -> None:
