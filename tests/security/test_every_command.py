@@ -161,7 +161,7 @@ def test_hostile_catalogs(scene, name, command):
     check_outputs(scene, ended)
 
 
-@pytest.mark.parametrize(("name", "command"), combinations(list(STORES), 23))
+@pytest.mark.parametrize(("name", "command"), combinations(list(STORES), 19))
 def test_hostile_stores(scene, name, command):
     build(scene)
     turn = list(STORES).index(name) + list(WORDS).index(command)
