@@ -50,7 +50,7 @@ COMMANDS: dict[str, list[list[str]]] = {
 }
 QUICK = {
     "v1_migrated_rewritten", "v2_deletes_merged", "v3_vectors_merged", "v3_z_ordered",
-    "v4_compacted", "v4_rewritten", "v2_to_v3", "v2_to_v4", "v3_sfc_1_to_v4",
+    "v4_compacted", "v4_rewritten", "v1_to_v3", "v2_to_v3", "v2_to_v4", "v3_sfc_1_to_v4",
 }  # fmt: skip
 """Each command on files and deletes of each kind, and each way to another version."""
 TWO_LAYOUTS = "v3_sfc_1_to_v4"
