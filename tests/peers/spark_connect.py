@@ -43,14 +43,21 @@ def tell(name: str, work: Callable[[], Report]) -> None:
     print(json.dumps({"name": name, **told}), flush=True)
 
 
-def main(remote: str, folder: Path, names: Collection[str]) -> None:
-    """Compact by the command line, and in a session that is the caller's."""
-    table = folder / "packed"
+def run(remote: str, command: str, table: Path, *words: str) -> None:
+    """Run a command line, and print what it comes to."""
     out = io.StringIO()
-    words = ("--min-input-files", "2", "--target-file-size", "4KiB", "--json")
     with contextlib.redirect_stdout(out):
-        icectl(["compact", str(table), "--remote", remote, *words])
+        icectl([command, str(table), "--remote", remote, *words, "--json"])
     print(json.dumps({"name": table.name, "document": json.loads(out.getvalue())}), flush=True)
+
+
+def main(remote: str, folder: Path, names: Collection[str]) -> None:
+    """Compact and erase by the command line, and compact in a session that is the caller's."""
+    run(
+        remote, "compact", folder / "packed", "--min-input-files", "2", "--target-file-size", "4KiB"
+    )
+    gone = ("--keys", str(folder / "gone.txt"), "--key-columns", "note", "--max-fraction", "1")
+    run(remote, "erase", folder / "erased", *gone, "--expire-history", "--yes")
     spark = SparkSession.builder.remote(remote).getOrCreate()
     before = dict(spark.conf.getAll)
     moments: list[ProgressUpdate] = []

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.builders.byte_scanner import hits_below
 from tests.builders.compactions import lineage
+from tests.builders.rows import rows_without_lineage
 from tests.conftest import ROOT
 from tests.spark.clusters import connect_server, python_without_icectl
 from tests.spark.conftest import asked_for
@@ -27,6 +29,7 @@ from tests.spark.programs import (
     told_by,
     unreferenced,
 )
+from tests.spark.test_spark_erase import GONE, built
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-runs")]
 
@@ -51,6 +54,8 @@ def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder, server = (tmp_path_factory.mktemp(name) for name in ("connect", "server"))
     build_tables(folder)
     build_trees(folder)
+    built(folder / "erased", damaged=False)
+    (folder / "gone.txt").write_text("".join(f"note {id_}\n" for id_ in GONE))
     found = checked(folder / "wrong")
     before = {name: rows(folder / name) for name in COMPACTED}
     of_sorted = lineage(folder / "sorted")
@@ -79,6 +84,15 @@ def test_a_check_finds_what_is_found_without_spark(client):
 
 def test_row_ids_stay_with_their_rows(client):
     assert lineage(client.folder / "sorted") == client.lineage_before
+
+
+def test_rows_are_erased(client):
+    document = client.told["erased"]["document"]
+    assert (document["exit"], document["result"]["is_proved"]) == (0, True), document
+    assert "rows" in {it["known_by"] for it in document["result"]["objects"]}
+    assert hits_below(client.folder / "erased", [f"note {id_}".encode() for id_ in GONE]) == []
+    kept = sorted(row["id"] for row in rows_without_lineage(client.folder / "erased"))
+    assert kept == [id_ for id_ in (*range(10), *range(20, 30)) if id_ not in (3, 21)]
 
 
 def test_a_damaged_file_ends_as_it_does_elsewhere(client):
