@@ -5,7 +5,7 @@ damaged file ends its worker, not the main process, which commits.
 """
 
 import os
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from icectl.env import Deadline
 from icectl.errors import CorruptTable, IcectlError, Incomplete
+from icectl.files.data_file import open_data_file
 from icectl.format.rule import RESTORE
 from icectl.progress import Progress
 from icectl.rows.compact_job import (
@@ -33,6 +34,7 @@ from icectl.rows.convert_deletes import run_convert
 from icectl.rows.count_distinct import FoundSketches, SketchJob, run_sketches
 from icectl.rows.find_job import FindJob, FoundRows, run_find
 from icectl.rows.merge_deletes import run_merge
+from icectl.rows.rewrite_data import MOST_TOGETHER
 from icectl.rows.worker_context import T, WorkerContext, bundle_small_tasks, read_bytes
 from icectl.rows.workers import KernelCrashed, Tell, WorkerPool
 from icectl.rows.write_data import FileOutputs
@@ -133,7 +135,7 @@ class LocalEngine:
         with WorkerPool((kind,), check) as workers, ThreadPoolExecutor(count) as pool:
             running = [
                 pool.submit(
-                    self._run, workers, part,
+                    self._run, workers, at, part,
                     partial(kernel, replace(at, threads=threads[number]), job, number, part),
                 )
                 for number, part in enumerate(bundles)
@@ -167,6 +169,7 @@ class LocalEngine:
     def _run(
         self,
         workers: WorkerPool,
+        at: WorkerContext,
         tasks: Sequence[T],
         kernel: Callable[[Tell], list[R]],
     ) -> tuple[R, ...]:
@@ -176,18 +179,38 @@ class LocalEngine:
             share = read_bytes(task) / max(sum(file.read_bytes for file in task.inputs), 1)
             for file in task.inputs:
                 unread[file.location] += int(file.read_bytes * share)
-        opened = ""
+        opened: deque[str] = deque(maxlen=MOST_TOGETHER)
 
         def opening(location: str) -> None:
-            nonlocal opened
-            opened = location
+            opened.append(location)
             self.progress.advance(unread.pop(location, 0))
 
         try:
             return workers.call(kernel, None, tell=opening)
         except KernelCrashed as crash:
-            message = f"`{opened}`: {crash}"
+            message = f"`{_crashing(workers, at, opened)}`: {crash}"
             raise CorruptTable(message, rule="R-099", hint=RESTORE) from crash  # R-099
+
+
+def _crashing(workers: WorkerPool, at: WorkerContext, opened: Sequence[str]) -> str:
+    """Return the file that a reader crashes on by itself, of those that were opened last.
+
+    That is the last one, where none is found.
+    """
+    for location in opened:
+        try:
+            with suppress(IcectlError):
+                workers.call(_read_alone, None, at, location)
+        except KernelCrashed:
+            return location
+    return opened[-1] if opened else ""
+
+
+def _read_alone(at: WorkerContext, location: str) -> list[TaskResult]:
+    with at.attempt(0) as outputs, outputs(0).reading(location) as file:
+        for _ in open_data_file(file, "parquet").batches(None):
+            pass
+    return []
 
 
 def threads_of(bundle_count: int, core_count: int) -> list[int]:

@@ -40,6 +40,7 @@ from icectl.files.parquet.schema import (
     without_extensions,
 )
 from icectl.files.parquet.shredding import as_parquet, shredded_variants, unfit_type, whole_variants
+from icectl.files.parquet.small_files import SmallFile, open_alike
 from icectl.format import single_value
 from icectl.format.schema import Schema, children
 from icectl.format.single_value import Value
@@ -218,6 +219,20 @@ def open_source(
     CorruptTable R-063, R-095, R-180. Errors of the file pass.
     """
     opened = open_own(file, source, schema, name_mapping, is_read_whole=is_read_whole)
+    if source.split is not None:
+        if not isinstance(opened, ParquetDataFile):
+            raise Unsupported(f"{source.location} can't be read in parts")
+        start, stop = source.split
+        if stop == source.size_bytes:  # the file may be longer than its entry says
+            stop = max(stop, file.seek(0, SEEK_END))
+        opened = replace(opened, split=(start, stop))
+    return _source_of(opened, source, schema, shredding)
+
+
+def _source_of(
+    opened: DataFile, source: SourceFile, schema: Schema, shredding: Shredding
+) -> "RowSource":
+    """Return the rows of an open file, projected. Raises: as open_source."""
     ids = [*chain.from_iterable(ids_by_place(opened.schema))]
     if len(opened.schema) and not ids:
         raise Unsupported(
@@ -231,15 +246,48 @@ def open_source(
             "which to read",
             hint="rewrite the file with the engine that owns the table",
         )
-    if source.split is not None:
-        if not isinstance(opened, ParquetDataFile):
-            raise Unsupported(f"{source.location} can't be read in parts")
-        start, stop = source.split
-        if stop == source.size_bytes:  # the file may be longer than its entry says
-            stop = max(stop, file.seek(0, SEEK_END))
-        opened = replace(opened, split=(start, stop))
     projection = projected(source, opened.schema, schema, shredding)
     return RowSource(projection.file, projection.schema, projection.columns, opened)
+
+
+def may_be_together(files: Sequence[SourceFile]) -> bool:
+    """Return whether open_together may take files, by their entries: few bytes, and one partition.
+
+    Rows of files that give them an identity (R-100) are read file by file.
+    """
+    return len(files) > 1 and all(
+        file.file_format.lower() == "parquet"
+        and file.split is None
+        and file.first_row_id is None
+        and 0 < (file.size_bytes or 0) <= _SHORT_BYTES
+        and file.constants == files[0].constants
+        for file in files
+    )
+
+
+def open_together(
+    small_files: Sequence[SmallFile],
+    sources: Sequence[SourceFile],
+    schema: Schema,
+    name_mapping: NameMapping,
+    shredding: Shredding,
+) -> "RowSource | None":
+    """Open files that are alike, and may be together, as one with the rows of all in order.
+
+    None where they are too many, or where a look at one by itself has to show whether it is that of
+    its entry.
+    Raises: as open_source, but may name another of them.
+    """
+    together = open_alike(small_files, name_mapping)
+    if together is None:
+        return None
+    footers = zip(sources, small_files, together.facts, together.split_offsets, strict=True)
+    for source, file, facts, split_offsets in footers:
+        of_file = len(file.content), facts, split_offsets
+        is_own = file.row_count == source.record_count
+        if not is_own or not _is_just_as_stated(source, schema, *of_file):
+            return None
+    return _source_of(together.opened, sources[0], schema, shredding)
 
 
 def open_own(
@@ -274,6 +322,20 @@ def open_own(
     )
     if not is_checked:
         return opened
+    if isinstance(opened, ParquetDataFile):
+        facts = opened.facts()
+        of_file = size_bytes, facts or {}, opened.split_offsets
+        if facts is not None and _is_just_as_stated(source, schema, *of_file):
+            return opened
+    stated, columns = _stated(source, schema)
+    metrics = opened.metrics(Schema(0, tuple(columns.values())), only=True)
+    signs = _mismatched_partition(source, columns, metrics)
+    check_own_file(source.location, stated, size_bytes, metrics, signs)
+    return opened
+
+
+def _stated(source: SourceFile, schema: Schema) -> tuple[StatedFile, Mapping[int, NestedField]]:
+    """Return what is stated of a file, and the columns to compare, those of its partition too."""
     bare = StatedFile(source.size_bytes or 0, FileMetrics(source.record_count))
     stated = source.stated or bare
     columns = {item.id: item for item in stated.columns}
@@ -281,18 +343,21 @@ def open_own(
         column = schema.field(id_)
         if column is not None:
             columns[id_] = column
-    if isinstance(opened, ParquetDataFile):
-        facts = opened.facts()
-        if (
-            facts is not None
-            and _has_one_value(source, columns, facts)
-            and is_just_as_stated(stated, size_bytes, facts, opened.split_offsets)
-        ):
-            return opened
-    metrics = opened.metrics(Schema(0, tuple(columns.values())), only=True)
-    signs = _mismatched_partition(source, columns, metrics)
-    check_own_file(source.location, stated, size_bytes, metrics, signs)
-    return opened
+    return stated, columns
+
+
+def _is_just_as_stated(
+    source: SourceFile,
+    schema: Schema,
+    size_bytes: int,
+    facts: OnlyChunks,
+    split_offsets: tuple[int, ...],
+) -> bool:
+    """Return whether a footer differs in nothing from the entry, at a glance."""
+    stated, columns = _stated(source, schema)
+    return _has_one_value(source, columns, facts) and is_just_as_stated(
+        stated, size_bytes, facts, split_offsets
+    )
 
 
 def _has_one_value(

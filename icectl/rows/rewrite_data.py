@@ -16,12 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.checks.file_identity import RESTORE_IT
-from icectl.errors import OtherFile, SelfCheckFailed
+from icectl.errors import CorruptTable, OtherFile, SelfCheckFailed, Unsupported
 from icectl.files.data_file import DataFile, open_data_file
 from icectl.files.deletion_vectors import REFERENCED_DATA_FILE, Positions
 from icectl.files.parquet.data_file import ParquetDataFile
 from icectl.files.parquet.schema import NameMapping, Shredding, arrow_schema, is_same_schema
 from icectl.files.parquet.shredding import common_shredding
+from icectl.files.parquet.small_files import SmallFile, alike, small_file
 from icectl.files.puffin import PuffinBlob
 from icectl.format.partition import PartitionSpec
 from icectl.format.properties import BLOOM_FILTER_RATIO
@@ -36,7 +37,14 @@ from icectl.rows.equality_deletes import (
     equality_indexes,
 )
 from icectl.rows.partition_rows import Partition, Partitioner, partitioner
-from icectl.rows.read_data import RowSource, SourceFile, open_own, open_source
+from icectl.rows.read_data import (
+    RowSource,
+    SourceFile,
+    may_be_together,
+    open_own,
+    open_source,
+    open_together,
+)
 from icectl.rows.row_totals import RowTotals, check_rows
 from icectl.rows.sort_rows import (
     KeyMaker,
@@ -75,6 +83,9 @@ _PARTS_A_THREAD = 4
 _SMALL_FILE_BYTES = 1 << 20
 """Files smaller than this, on average, are read by one thread: most of the time goes into opening
 them, which several threads do no faster, since one of them runs Python at a time."""
+
+MOST_TOGETHER = 256
+"""Small files that may be decoded together."""
 
 _FEW_ROWS, _FEW_BYTES, _FEW_PARTS = 16_384, 4 << 20, 8
 """Rows, bytes of rows, and parts of a row group up to which batches are joined: each takes time."""
@@ -329,20 +340,19 @@ class RowsRead:
     filters: dict[str, float] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
-    def counting(self, rows: Iterable["StoredRows"]) -> Iterator[pa.RecordBatch]:
+    def counting(self, rows: Iterable["LiveRows"]) -> Iterator[pa.RecordBatch]:
         """Yield the rows that are not deleted, and add up all of them; any thread may do so."""
-        row_count, live, source = 0, RowTotals(), None
+        row_count, live, opened = 0, RowTotals(), None
         for row in rows:
-            if row.source is not source:
-                source = row.source
-                self._heed_filters(source.opened)
-            row_count += len(row.positions)
-            batch = row.live()
-            if batch is None:
+            if row.opened is not opened:
+                opened = row.opened
+                self._heed_filters(opened)
+            row_count += row.stored_count
+            if row.batch is None:
                 continue
             if self.live is not None:
-                live.add(batch)
-            yield batch
+                live.add(row.batch)
+            yield row.batch
         with self._lock:
             self.row_count += row_count
             if self.live is not None:
@@ -370,11 +380,14 @@ def live_batches(
     Order: as of stored_rows.
     """
 
-    def counting(part: Callable[[], Iterator[StoredRows]]) -> Iterator[pa.RecordBatch]:
-        rows = joined(read.counting(part()), joined_bytes)
+    bundles_of_files, deleted = _prepared(group, outputs)
+
+    def live(files: Sequence[SourceFile]) -> Iterator[pa.RecordBatch]:
+        found = _live_rows(files, group.columns, outputs, deleted)
+        rows = joined(read.counting(found), joined_bytes)
         return rows if keys is None else keyed(rows, keys)
 
-    parts = [partial(counting, part) for part in _parts(group, outputs)]
+    parts = [partial(live, files) for files in bundles_of_files]
     yield from streamed_in_threads(
         parts,
         attrgetter("nbytes"),
@@ -401,6 +414,19 @@ class StoredRows:
         is_live = ~self.is_deleted
         return self.source.project(self.batch.filter(pa.array(is_live)), self.positions[is_live])
 
+    def kept(self) -> "LiveRows":
+        """Return what is left of them."""
+        return LiveRows(self.source.opened, len(self.positions), self.live())
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRows:
+    """Rows that are not deleted, None for none, of `stored_count` in an open file."""
+
+    opened: DataFile
+    stored_count: int
+    batch: pa.RecordBatch | None
+
 
 IsWanted = Callable[[RowSource], bool]
 """Whether the rows of an open file are wanted."""
@@ -416,17 +442,15 @@ def stored_rows(
 
     Order: of the files, and in each of its rows.
     """
-    of_one_thread = replace(outputs, threads=1)
-    return chain.from_iterable(part() for part in _parts(group, of_one_thread, more, is_wanted))
+    bundles_of_files, deleted = _prepared(group, replace(outputs, threads=1))
+    for file in chain.from_iterable(bundles_of_files):
+        yield from _file_rows(file, group.columns, outputs, deleted, more, is_wanted)
 
 
-def _parts(
-    group: FileGroup,
-    outputs: FileOutputs,
-    more: Collection[int] = (),
-    is_wanted: IsWanted = lambda _: True,
-) -> Sequence[Callable[[], Iterator[StoredRows]]]:
-    """Return what reads several small files, or each part of a large one, once deletes are read."""
+def _prepared(
+    group: FileGroup, outputs: FileOutputs
+) -> tuple[Sequence[Sequence[SourceFile]], "_Deleted"]:
+    """Return files to read, several small ones or a part of a large one at a time, and deletes."""
     deleted = _deleted_positions(group, outputs)
     indexes: Sequence[EqualityIndex] = ()
     by_rank = equality_indexes(
@@ -440,15 +464,20 @@ def _parts(
     sizes = [
         stop - start for start, stop in (file.split or (0, file.size_bytes or 0) for file in files)
     ]
+    most = max(1, min(MOST_TOGETHER, len(files) // (_PARTS_A_THREAD * outputs.threads)))
+    ranges = bundles(sizes, most, _FEW_BYTES)
+    return [files[places.start : places.stop] for places in ranges], _Deleted(deleted, indexes)
 
-    def rows(bundle: range) -> Iterator[StoredRows]:
-        for place in bundle:
-            yield from _file_rows(
-                files[place], group.columns, outputs, deleted, indexes, more, is_wanted
-            )
 
-    most = max(1, len(files) // (_PARTS_A_THREAD * outputs.threads))
-    return [partial(rows, bundle) for bundle in bundles(sizes, most, _FEW_BYTES)]
+@dataclass(frozen=True, slots=True)
+class _Deleted:
+    """Deleted rows of a group: positions, and indexes of keys to look up in rows."""
+
+    positions: DeletedPositions
+    indexes: Sequence[EqualityIndex]
+
+    def indexes_of(self, file: SourceFile) -> Sequence[EqualityIndex]:
+        return [index for index in self.indexes if index.applies_to(file.location)]
 
 
 def _reading_threads(sizes: Sequence[int], outputs: FileOutputs) -> int:
@@ -466,22 +495,77 @@ def _split(file: SourceFile, threads: int) -> Sequence[SourceFile]:
     return [replace(file, split=split) for split in splits]
 
 
+def _live_rows(
+    files: Sequence[SourceFile], columns: TableColumns, outputs: FileOutputs, deleted: _Deleted
+) -> Iterator[LiveRows]:
+    """Yield the rows of files in their order; small files that are alike are decoded together."""
+    if not may_be_together(files) or any(map(deleted.indexes_of, files)):
+        for file in files:
+            yield from map(StoredRows.kept, _file_rows(file, columns, outputs, deleted))
+        return
+    small_files = []
+    for file in files:
+        with outputs.reading(file.location) as handle:
+            small_files.append(small_file(handle.read()))
+    waiting = [*alike(small_files)][::-1]
+    while waiting:
+        places = waiting.pop()
+        if len(places) == 1:  # by itself, which tells what is wrong with it
+            (file,) = files[places.start : places.stop]
+            yield from map(StoredRows.kept, _file_rows(file, columns, outputs, deleted))
+            continue
+        of_places = small_files[places.start : places.stop], files[places.start : places.stop]
+        rows = _rows_together(*of_places, columns, deleted)
+        if rows is None:
+            middle = len(places) // 2
+            waiting += places[middle:], places[:middle]
+        else:
+            yield from rows
+
+
+def _rows_together(
+    small_files: Sequence[SmallFile | None],
+    files: Sequence[SourceFile],
+    columns: TableColumns,
+    deleted: _Deleted,
+) -> Sequence[LiveRows] | None:
+    """Return the rows of files that are alike; None where not all can be read together."""
+    flags = [
+        np.zeros(file.record_count, np.bool_) if of_file is None else of_file
+        for file in files
+        for of_file in (deleted.positions.of(file.location),)
+    ]
+    is_deleted = np.concatenate(flags)
+    in_memory = [file for file in small_files if file is not None]
+    of_columns = columns.written, columns.name_mapping, columns.shredding
+    try:
+        source = open_together(in_memory, files, *of_columns)
+        if source is None:
+            return None
+        return [
+            StoredRows(source, rows.batch, positions, is_deleted[positions]).kept()
+            for rows in source.stored()
+            for positions in (np.arange(rows.first_row, rows.first_row + rows.batch.num_rows),)
+        ]
+    except (CorruptTable, Unsupported):
+        return None
+
+
 def _file_rows(
     file: SourceFile,
     columns: TableColumns,
     outputs: FileOutputs,
-    deleted: DeletedPositions,
-    indexes: Sequence[EqualityIndex],
-    more: Collection[int],
-    is_wanted: IsWanted,
+    deleted: _Deleted,
+    more: Collection[int] = (),
+    is_wanted: IsWanted = lambda _: True,
 ) -> Iterator[StoredRows]:
     with outputs.reading(file.location) as handle:
         of_columns = columns.written, columns.name_mapping, columns.shredding
         source = open_source(handle, file, *of_columns, is_read_whole=True)
         if not is_wanted(source):
             return
-        applied = [index for index in indexes if index.applies_to(file.location)]
-        flags = deleted.of(file.location)
+        applied = deleted.indexes_of(file)
+        flags = deleted.positions.of(file.location)
         for rows in source.stored(_compared(applied) | set(more)):
             positions = np.arange(rows.first_row, rows.first_row + rows.batch.num_rows)
             none = np.zeros(len(positions), np.bool_)

@@ -199,8 +199,12 @@ class _Worker:
 
 
 def _settings() -> dict[str, str]:
-    """Let workers find the modules that this process finds, but none by a relative path."""
+    """Let workers find the modules that this process finds, but none by a relative path.
+
+    Arrow takes no huge pages there: to clear each as a whole took a fifth of a rewrite's time.
+    """
     return {
+        "MIMALLOC_ALLOW_THP": "0",
         "PYTHONPATH": os.pathsep.join(filter(os.path.isabs, sys.path)),
         "PYTHONSAFEPATH": "1",
         "TMPDIR": tempfile.gettempdir(),

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from io import BytesIO
 from itertools import cycle
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from icectl.files.arrow_failures import reading_data_file
+from icectl.files.arrow_failures import damaged_data_file, reading_data_file
 from icectl.files.data_rows import (
     LARGEST_BATCH_BYTES,
     LARGEST_BATCH_ROWS,
@@ -82,6 +82,8 @@ class ParquetDataFile:
     """Only the rows of row groups that begin in these bytes are read, the second not among them."""
     skipped: frozenset[int] = frozenset()
     """Numbers of row groups that are not read."""
+    alike: tuple["ParquetDataFile", ...] = ()
+    """Files of one row group, as this one, whose rows come behind its own in one batch."""
 
     @property
     def record_count(self) -> int:
@@ -99,13 +101,12 @@ class ParquetDataFile:
     @property
     def filtered(self) -> frozenset[int]:
         """The field ids of columns whose first row group has a Bloom filter, as Arrow 26 tells."""
-        metadata = self.file.metadata
-        if not metadata.num_row_groups:
-            return frozenset()
-        row_group = metadata.row_group(0)
+        footers = [opened.file.metadata for opened in (self, *self.alike)]
+        row_groups = [metadata.row_group(0) for metadata in footers if metadata.num_row_groups]
         return frozenset(
             leaf.field_id
             for at, leaf in enumerate(leaves(self.schema))
+            for row_group in row_groups
             if leaf.field_id is not None
             and leaf.part is None
             and getattr(row_group.column(at), "bloom_filter_offset", None) is not None
@@ -143,14 +144,18 @@ class ParquetDataFile:
         None where that takes more than a look: of several row groups, of many columns, or without
         compiled loops.
         """
-        columns, chunks = leaves(self.schema), self._chunk_facts
-        if chunks is None:
-            return None
-        return {
-            leaf.field_id: (leaf.type, chunk)
-            for leaf, chunk in zip(columns, chunks, strict=True)
-            if leaf.field_id is not None and leaf.part is None and not leaf.is_repeated
-        }
+        chunks = self._chunk_facts
+        return None if chunks is None else facts_by_id(self.schema, chunks)
+
+    def decoded_bytes(self, chunks: Sequence[ChunkFacts]) -> int | None:
+        """Return what the columns of a row group take, decoded; None where it does not say."""
+        size_bytes = 0
+        for width, chunk in zip(self._widths, chunks, strict=True):
+            value_bytes = 0 if width else chunk.value_bytes
+            if value_bytes is None or value_bytes < 0 or chunk.value_count is None:
+                return None
+            size_bytes += value_bytes + (width or _OFFSET_BYTES) * chunk.value_count
+        return size_bytes
 
     @cached_property
     def _chunk_facts(self) -> Sequence[ChunkFacts] | None:
@@ -177,6 +182,10 @@ class ParquetDataFile:
         columns = self._columns(frozenset(places))
         first_row = 0
         with reading_data_file(_KIND):
+            if self.alike:
+                batch = self._with_alike(columns)
+                yield FileRows(0, typed_batch(batch.columns, schema, batch.num_rows))
+                return
             metadata = self.file.metadata
             for number in range(metadata.num_row_groups):
                 if number in self.skipped or not self._is_read(metadata.row_group(number)):
@@ -186,6 +195,26 @@ class ParquetDataFile:
                     rows = typed_batch(batch.columns, schema, batch.num_rows)
                     yield FileRows(first_row, rows)
                     first_row += batch.num_rows
+
+    def like(self, content: bytes) -> "ParquetDataFile":
+        """Open a further file whose footer differs in rows and row groups only.
+
+        Raises: as open_parquet.
+        """
+        with reading_data_file(_KIND):
+            stored = pa.BufferReader(content)
+            return replace(self, stored=stored, file=pq.ParquetFile(stored, **_READ_OPTIONS))
+
+    def _with_alike(self, columns: list[int]) -> pa.RecordBatch:
+        batches: list[pa.RecordBatch] = []
+        for opened in (self, *self.alike):
+            count = opened.record_count
+            of_file = max(count, 1), [0], columns
+            found = list(opened.file.reader.iter_batches(*of_file, use_threads=False))
+            if sum(batch.num_rows for batch in found) != count:
+                raise damaged_data_file(_KIND, "it has other rows than its footer says")
+            batches += found
+        return pa.concat_batches(batches)
 
     def _is_read(self, row_group: Any) -> bool:
         if self.split is None or not row_group.num_rows:
@@ -333,6 +362,15 @@ def open_parquet(file: IO[bytes], name_mapping: NameMapping) -> ParquetDataFile:
             stored = pa.BufferReader(file.read())
         opened = pq.ParquetFile(stored, pre_buffer=stored is file, **_READ_OPTIONS)
         return ParquetDataFile(stored, opened, schema_with_ids(opened.schema_arrow, name_mapping))
+
+
+def facts_by_id(schema: pa.Schema, chunks: Sequence[ChunkFacts]) -> OnlyChunks:
+    """Return what is known of the chunks of a row group, as `facts` of its file."""
+    return {
+        leaf.field_id: (leaf.type, chunk)
+        for leaf, chunk in zip(leaves(schema), chunks, strict=True)
+        if leaf.field_id is not None and leaf.part is None and not leaf.is_repeated
+    }
 
 
 @dataclass(slots=True)

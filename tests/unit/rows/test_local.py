@@ -3,6 +3,7 @@
 import os
 import signal
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from icectl.errors import CorruptTable, EngineError, Incomplete, MissingFile
 from icectl.progress import SilentProgress
 from icectl.rows import local
 from icectl.rows.local import LocalEngine, threads_of
+from icectl.rows.workers import WorkerPool
 from icectl.storage.local.store import LocalStore
 from tests.builders.broken import DAMAGES, TABLES, Broken
 from tests.builders.compactions import build, compacted, lineage, planned
@@ -88,10 +90,10 @@ def test_one_task_has_the_threads_of_all_cores(tmp_path, monkeypatch, worth_a_wo
     build(tmp_path, 3, "none")
     before, ages = ids_of(tmp_path), lineage(tmp_path)
 
-    def seen(workers: Any, bundle: Any, of_bundle: Any) -> Any:
+    def seen(workers: Any, at: Any, bundle: Any, of_bundle: Any) -> Any:
         threads.append(of_bundle.args[0].threads)
         assert of_bundle.func is kernel
-        return honest(carrier, workers, bundle, of_bundle)
+        return honest(carrier, workers, at, bundle, of_bundle)
 
     carrier, honest = engine(concurrency=3), LocalEngine._run
     monkeypatch.setattr(LocalEngine, "_run", lambda _, *arguments: seen(*arguments))
@@ -126,6 +128,23 @@ def test_a_reader_that_crashes_names_its_file_and_the_table_stays(tmp_path):
         run(tmp_path, engine())
     assert found.value.rule == "R-099"
     unchanged(tmp_path, files, version)
+
+
+def _crashing_on(location: str, at: Any, other: str) -> list[Any]:
+    if other == location:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if other == "damaged":
+        raise CorruptTable("damaged", rule="R-099")
+    return []
+
+
+@pytest.mark.parametrize(("crashing", "named"), [("b", "b"), ("none of them", "c")])
+def test_of_files_that_were_read_together_the_one_that_crashes_is_named(
+    monkeypatch, crashing, named
+):
+    monkeypatch.setattr(local, "_read_alone", partial(_crashing_on, crashing))
+    with WorkerPool() as workers:
+        assert local._crashing(workers, None, ["damaged", "a", "b", "c"]) == named
 
 
 def test_a_file_that_is_gone_ends_the_run(tmp_path):

@@ -9,12 +9,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.errors import CorruptTable, SelfCheckFailed, Unsupported
+from icectl.checks.file_identity import StatedFile
+from icectl.errors import CorruptTable, OtherFile, SelfCheckFailed, Unsupported
 from icectl.files.deletion_vectors import dv_blob
+from icectl.files.parquet.metrics import FileMetrics
 from icectl.files.parquet.schema import schema_from_arrow
 from icectl.files.puffin import read_puffin, write_puffin
 from icectl.format.metrics_modes import metrics_modes
 from icectl.format.partition import PartitionSpec, spec_from_json
+from icectl.format.schema import Schema
 from icectl.format.sort import order_from_json
 from icectl.rows import rewrite_data as kernel
 from icectl.rows.equality_deletes import EqualityDeletes
@@ -247,6 +250,102 @@ def test_small_files_are_read_by_one_thread(monkeypatch, least, is_alone):
     monkeypatch.setattr(group.store, "open", reading)
     assert group.run().totals.row_count == 470
     assert (readers == {threading.current_thread().name}) is is_alone
+
+
+def many_small(count=24, rows=5, **told):
+    """Files of rows whose ids count up, as their entries have them, and what deletes leave."""
+    group = Group(properties=told.get("properties", {}))
+    left = []
+    for first in range(0, count * rows, rows):
+        location = group.add([(number, f"n{number}") for number in range(first, first + rows)])
+        size_bytes = len(group.store.content[location])
+        group.files[-1] = replace(group.files[-1], size_bytes=size_bytes)
+        gone = {(first // rows) % rows} if first % 2 else set(range(rows if first % 3 == 0 else 0))
+        if first % 4 == 1:
+            group.delete_by_vector(location, sorted(gone))
+        elif gone:
+            group.delete_positions([(location, at) for at in gone], [location])
+        left += [number for number in range(first, first + rows) if number - first not in gone]
+    return group, left
+
+
+@pytest.fixture
+def opened_alone(monkeypatch):
+    """The locations of data files that were opened by themselves."""
+    opened, inner = [], kernel.open_source
+
+    def opening(handle, source, *others, **options):
+        opened.append(source.location)
+        return inner(handle, source, *others, **options)
+
+    monkeypatch.setattr(kernel, "open_source", opening)
+    return opened
+
+
+def test_many_small_files_are_decoded_together(opened_alone):
+    group, left = many_small()
+    found = group.run()
+    (file,) = found.files
+    assert [row["id"] for row in group.store.rows(file.location)] == left
+    assert opened_alone == []
+    assert (found.totals.row_count, found.deleted_row_count) == (len(left), 24 * 5 - len(left))
+    read = [location for location in group.store.opened if location.startswith("f")]
+    assert read == [f"f{number}" for number in range(24)]
+
+
+def test_files_of_another_schema_among_small_ones_keep_their_rows(opened_alone):
+    group, left = many_small()
+    old = (identified("id", pa.int32(), 1), identified("gone", pa.int32(), 5))
+    sink = io.BytesIO()
+    rows = table(list(old), [(number, 7) for number in range(5, 10)])
+    pq.write_table(rows, sink)
+    group.store.content["f1"] = sink.getvalue()
+    group.files[1] = replace(group.files[1], size_bytes=len(sink.getvalue()))
+    after = {row["id"]: row["name"] for row in group.rows_after()}
+    assert list(after) == left
+    assert {name for id_, name in after.items() if id_ in range(5, 10)} == {None}
+    assert opened_alone == ["f0", "f1"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (lambda content: content[:5] + bytes(20) + content[25:], "damaged"),
+        (lambda content: content[:-9] + b"PAR1 PAR1", "damaged"),
+    ],
+)
+def test_a_damaged_one_of_many_small_files_is_named(changed, message):
+    group, _ = many_small()
+    group.store.content["f7"] = changed(group.store.content["f7"])
+    with pytest.raises(CorruptTable, match=f"^`f7`: .*{message}"):
+        group.run()
+
+
+def test_another_one_of_many_small_files_is_found_by_its_entry():
+    group, _ = many_small()
+    group.store.content["f7"] = group.store.content["f6"]
+    stated = StatedFile(
+        group.files[7].size_bytes,
+        FileMetrics(5, lower_bounds={1: (35).to_bytes(8, "little"), 2: b"n35"},
+                    upper_bounds={1: (39).to_bytes(8, "little"), 2: b"n39"}),
+        COLUMNS.fields,
+    )  # fmt: skip
+    group.files[7] = replace(group.files[7], stated=stated)
+    with pytest.raises(OtherFile, match="f7 is not the file"):
+        group.run()
+
+
+def test_a_null_in_a_required_column_of_many_small_files_is_named():
+    group, _ = many_small()
+    location = group.files[7].location
+    sink = io.BytesIO()
+    pq.write_table(table([ID, NAME], [(None, "a")] * 5), sink)
+    group.store.content[location] = sink.getvalue()
+    group.files[7] = replace(group.files[7], size_bytes=len(sink.getvalue()))
+    required = Schema(0, (replace(COLUMNS.fields[0], required=True), COLUMNS.fields[1]))
+    group.columns = TableColumns(required, required)
+    with pytest.raises(CorruptTable, match="f7 has nulls in the required column `id`"):
+        group.run()
 
 
 def test_damage_that_a_thread_meets_leaves_no_file():
