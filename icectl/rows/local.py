@@ -135,11 +135,11 @@ class LocalEngine:
         with WorkerPool((kind,), check) as workers, ThreadPoolExecutor(count) as pool:
             running = [
                 pool.submit(
-                    self._run, workers, at, part,
-                    partial(kernel, replace(at, threads=threads[number]), job, number, part),
+                    self._run, workers, of_part, part, partial(kernel, of_part, job, number, part)
                 )
                 for number, part in enumerate(bundles)
-            ]  # fmt: skip
+                for of_part in (replace(at, threads=threads[number]),)
+            ]
             try:
                 for future in running:
                     yield from future.result()
@@ -179,7 +179,7 @@ class LocalEngine:
             share = read_bytes(task) / max(sum(file.read_bytes for file in task.inputs), 1)
             for file in task.inputs:
                 unread[file.location] += int(file.read_bytes * share)
-        opened: deque[str] = deque(maxlen=MOST_TOGETHER)
+        opened: deque[str] = deque(maxlen=MOST_TOGETHER * at.threads)
 
         def opening(location: str) -> None:
             opened.append(location)

@@ -81,11 +81,12 @@ _PARTS_A_THREAD = 4
 """Several small files are read one after the other, but each thread has so many parts to read."""
 
 _SMALL_FILE_BYTES = 1 << 20
-"""Files smaller than this, on average, are read by one thread: most of the time goes into opening
-them, which several threads do no faster, since one of them runs Python at a time."""
+"""Files smaller than this, on average, are read by one thread, unless they are decoded together:
+most of the time goes into opening them, which several threads do no faster, since one of them runs
+Python at a time."""
 
 MOST_TOGETHER = 256
-"""Small files that may be decoded together."""
+"""Small files that a thread may decode together."""
 
 _FEW_ROWS, _FEW_BYTES, _FEW_PARTS = 16_384, 4 << 20, 8
 """Rows, bytes of rows, and parts of a row group up to which batches are joined: each takes time."""
@@ -388,11 +389,11 @@ def live_batches(
         return rows if keys is None else keyed(rows, keys)
 
     parts = [partial(live, files) for files in bundles_of_files]
+    threads = _reading_threads([file.size_bytes or 0 for file in group.files], outputs)
+    if any(_may_be_together(files, deleted) for files in bundles_of_files):
+        threads = outputs.threads  # decoding takes most of the time then, not opening
     yield from streamed_in_threads(
-        parts,
-        attrgetter("nbytes"),
-        threads=_reading_threads([file.size_bytes or 0 for file in group.files], outputs),
-        most_bytes=_READ_BYTES * outputs.threads,
+        parts, attrgetter("nbytes"), threads=threads, most_bytes=_READ_BYTES * outputs.threads
     )
 
 
@@ -495,11 +496,15 @@ def _split(file: SourceFile, threads: int) -> Sequence[SourceFile]:
     return [replace(file, split=split) for split in splits]
 
 
+def _may_be_together(files: Sequence[SourceFile], deleted: _Deleted) -> bool:
+    return may_be_together(files) and not any(map(deleted.indexes_of, files))
+
+
 def _live_rows(
     files: Sequence[SourceFile], columns: TableColumns, outputs: FileOutputs, deleted: _Deleted
 ) -> Iterator[LiveRows]:
     """Yield the rows of files in their order; small files that are alike are decoded together."""
-    if not may_be_together(files) or any(map(deleted.indexes_of, files)):
+    if not _may_be_together(files, deleted):
         for file in files:
             yield from map(StoredRows.kept, _file_rows(file, columns, outputs, deleted))
         return

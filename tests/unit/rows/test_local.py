@@ -14,9 +14,12 @@ from icectl.env import Deadline, SystemEnv
 from icectl.errors import CorruptTable, EngineError, Incomplete, MissingFile
 from icectl.progress import SilentProgress
 from icectl.rows import local
+from icectl.rows.compact_job import FileNames
 from icectl.rows.local import LocalEngine, threads_of
-from icectl.rows.workers import WorkerPool
+from icectl.rows.worker_context import WorkerContext
+from icectl.rows.workers import KernelCrashed, WorkerPool
 from icectl.storage.local.store import LocalStore
+from icectl.storage.open import StorageOptions
 from tests.builders.broken import DAMAGES, TABLES, Broken
 from tests.builders.compactions import build, compacted, lineage, planned
 from tests.builders.folders import paths_of
@@ -145,6 +148,22 @@ def test_of_files_that_were_read_together_the_one_that_crashes_is_named(
     monkeypatch.setattr(local, "_read_alone", partial(_crashing_on, crashing))
     with WorkerPool() as workers:
         assert local._crashing(workers, None, ["damaged", "a", "b", "c"]) == named
+
+
+def test_each_thread_of_a_worker_that_crashes_may_have_decoded_many_files_together(monkeypatch):
+    asked: list[str] = []
+
+    class Crashing:
+        def call(self, _kernel: Any, _file: None, *, tell: Any) -> None:
+            for number in range(2_000):
+                tell(str(number))
+            raise KernelCrashed("SIGSEGV")
+
+    monkeypatch.setattr(local, "_crashing", lambda _pool, _at, opened: asked.extend(opened) or "a")
+    at = replace(WorkerContext(StorageOptions(), FileNames("/t", {}, "op")), threads=3)
+    with pytest.raises(CorruptTable, match=r"^`a`"):
+        engine()._run(Crashing(), at, [], None)
+    assert asked == [str(number) for number in range(2_000 - 3 * 256, 2_000)]
 
 
 def test_a_file_that_is_gone_ends_the_run(tmp_path):

@@ -254,7 +254,7 @@ def test_small_files_are_read_by_one_thread(monkeypatch, least, is_alone):
 
 def many_small(count=24, rows=5, **told):
     """Files of rows whose ids count up, as their entries have them, and what deletes leave."""
-    group = Group(properties=told.get("properties", {}))
+    group = Group(properties=told.get("properties", {}), threads=told.get("threads", 1))
     left = []
     for first in range(0, count * rows, rows):
         location = group.add([(number, f"n{number}") for number in range(first, first + rows)])
@@ -291,6 +291,24 @@ def test_many_small_files_are_decoded_together(opened_alone):
     assert (found.totals.row_count, found.deleted_row_count) == (len(left), 24 * 5 - len(left))
     read = [location for location in group.store.opened if location.startswith("f")]
     assert read == [f"f{number}" for number in range(24)]
+
+
+@pytest.mark.parametrize("compares_values", [False, True])
+def test_several_threads_decode_many_small_files_in_their_order(monkeypatch, compares_values):
+    monkeypatch.setattr(kernel, "_SMALL_FILE_BYTES", 10**6)
+    group, left = many_small(threads=3)
+    if compares_values:  # that is done file by file, as is most of what is done then
+        every = [file.location for file in group.files]
+        group.delete_equal([ID], [(left.pop(),)], [1], every)
+    threads, inner = [], kernel.streamed_in_threads
+
+    def streamed(*sources, **options):
+        threads.append(options["threads"])
+        return inner(*sources, **options)
+
+    monkeypatch.setattr(kernel, "streamed_in_threads", streamed)
+    assert [row["id"] for row in group.rows_after()] == left
+    assert threads[0] == (1 if compares_values else 3)
 
 
 def test_files_of_another_schema_among_small_ones_keep_their_rows(opened_alone):
