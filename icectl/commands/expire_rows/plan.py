@@ -181,7 +181,7 @@ def over_fraction(deleted: int, live: int, most: float) -> Refused | None:
     return Refused(
         f"{deleted:,} of {live:,} rows would be deleted ({deleted / max(live, 1):.0%}), more than "
         f"`--max-fraction` {most:.0%}",
-        hint="check the rows with `--dry-run`; if they are right, raise `--max-fraction`",
+        hint="check the filter; if it is right, raise `--max-fraction`",
         id="too-many-rows",
     )
 
