@@ -814,3 +814,19 @@ def test_what_a_listing_failed_of_is_the_cause_of_the_first_error():
     with pytest.raises(TableNotFound) as raised:
         inspect_run._or_the_first(first, look)
     assert (raised.value, raised.value.__cause__) == (first, denied)
+
+
+@pytest.mark.parametrize("view", [[], ["snapshots"], ["manifests"]])
+def test_what_reads_or_checks_data_files_is_not_imported_for_metadata(view, tmp_path):
+    table = filled_table(tmp_path / "t", range(3))
+    line = ["inspect", str(table.directory), *view]
+    script = (
+        f"import sys; from icectl.cli.app import main; main({line!r})\n"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    loaded = set(ended.stderr.splitlines()[-1].split())
+    assert "icectl.commands.inspect.run" in loaded
+    assert not loaded & {"icectl.table.guard", "icectl.table.live_files", "pyarrow.parquet"}

@@ -29,10 +29,8 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.single_value import decode
 from icectl.format.snapshot import Snapshot
 from icectl.format.types import ListType, MapType, StructType, Type
-from icectl.table.live_files import files_of_snapshot
 from icectl.table.manifest_lists import distinct_manifests, snapshot_reader
 from icectl.table.reader import Reader, SnapshotChoice, chosen_snapshot
-from icectl.table.rewrite_tasks import LOADED_COLUMNS
 
 _METRICS = (
     "column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds",
@@ -234,6 +232,9 @@ def read_view(reader: Reader, request: RowRequest) -> RowSet:
         manifests = reader.manifests(chosen_snapshot(reader.metadata, request.choice))
         row_set = partition_rows(reader.scan(manifests, PARTITION_SOURCES), reader.metadata)
     elif view == "deletes":
+        from icectl.table.live_files import files_of_snapshot  # other views need none of this
+        from icectl.table.rewrite_tasks import LOADED_COLUMNS
+
         manifests = reader.manifests(chosen_snapshot(reader.metadata, request.choice))
         entries = reader.load(manifests, LOADED_COLUMNS, to_match=True)
         matches = files_of_snapshot(reader.metadata, manifests, entries).matches
