@@ -26,6 +26,9 @@ gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
 # numpy starts a thread a core for algebra that icectl does not use: a seventh of a short run
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+# to clear a huge page as a whole takes a rewrite, in a worker forked from here, a fifth of its time
+os.environ.setdefault("MIMALLOC_ALLOW_THP", "0")
+
 from icectl.cli.app import main as run  # noqa: E402 - takes its time
 
 _INTERRUPTED = 130

@@ -128,7 +128,7 @@ def forked_workers(
 ) -> None:
     """Fork workers, but in tests marked `new_workers`."""
     if request.node.get_closest_marker("new_workers") is None:
-        monkeypatch.setattr(workers._Worker, "start", forks.started)
+        monkeypatch.setattr(workers, "_starters", [forks])
 
 
 @pytest.fixture(scope="session", autouse=True)

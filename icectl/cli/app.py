@@ -4,7 +4,7 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import pairwise
@@ -28,8 +28,15 @@ from icectl.cli.document import (
 from icectl.cli.failures import error_and_code, recovery_hint, with_command
 from icectl.cli.help import PlainCommand, PlainGroup, root_help, unknown_command, usage_error
 from icectl.cli.metrics import metrics_text
-from icectl.cli.options import Invocation, Shell
-from icectl.cli.registry import COMMANDS, DOCUMENTATION, HELP_NAMES, load_command, parser_of
+from icectl.cli.options import Command, Invocation, Shell
+from icectl.cli.registry import (
+    COMMANDS,
+    DOCUMENTATION,
+    HELP_NAMES,
+    load_command,
+    load_run,
+    parser_of,
+)
 from icectl.cli.settings import (
     COLOR,
     DEFAULT_CATALOG,
@@ -52,6 +59,7 @@ _PARSER_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 class _Run:
     """A run, with what is known of it so far, for whatever ends it."""
 
+    is_whole_process: bool
     env: Env
     started_seconds: float
     console: Console
@@ -68,6 +76,7 @@ def main(argv: Sequence[str] | None = None, *, env: Env | None = None) -> int:
         sys.stderr.write(root_help(COMMANDS, DOCUMENTATION))
         return UsageError.exit_code
     run = _Run(
+        is_whole_process=argv is None,
         env=clock,
         started_seconds=clock.monotonic_seconds(),
         console=_early_console(arguments, clock),
@@ -192,6 +201,7 @@ def _run(run: _Run, arguments: Sequence[str], interrupts: Interrupts) -> int:
 
         leave_pandas_out()
         with (
+            _prepared_workers(run, run.invocation.command),
             messages_of_libraries(run.console),
             ended_in_time(run.shell.deadline, interrupts, partial(_report_failure, run)),
         ):
@@ -214,6 +224,16 @@ def _run(run: _Run, arguments: Sequence[str], interrupts: Interrupts) -> int:
         return 0
     except BaseException as error:  # noqa: BLE001
         return _report_failure(run, error)
+
+
+def _prepared_workers(run: _Run, command: Command) -> AbstractContextManager[None]:
+    """Have workers of the command, if it has any, start with what its run imports."""
+    if not (run.is_whole_process and command.has_workers):
+        return nullcontext()
+    load_run(command.name)
+    from icectl.rows.workers import prepared_workers
+
+    return prepared_workers()
 
 
 def _open_shell(run: _Run, invocation: Invocation, interrupts: Interrupts) -> Shell:

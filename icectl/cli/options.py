@@ -382,6 +382,7 @@ class Command:
     exit_codes: Sequence[int]
     choices: Mapping[str, Sequence[str]]
     callback: Callable[..., "Invocation"]
+    has_workers: bool
 
     @property
     def parameters(self) -> frozenset[str]:
@@ -504,12 +505,13 @@ def command(
     examples: Sequence[tuple[str, str]],
     exit_codes: Sequence[int],
     choices: Mapping[str, Sequence[str]] | None = None,
+    has_workers: bool = False,
 ) -> Callable[[Callable[..., Outcome]], Command]:
     """Make a command of a function.
 
     The docstring is its help. `examples` pairs a command line with what it is for; `exit_codes`
     lists those that the command can give beside 0, 1, 2, 130 and 143. `choices` names, for
-    completion, the values of its arguments.
+    completion, the values of its arguments. `has_workers` where processes may read rows for it.
     """
 
     def decorate(function: Callable[..., Outcome]) -> Command:
@@ -534,6 +536,7 @@ def command(
             exit_codes=sorted({0, 1, 2, *exit_codes, 130, 143}),
             choices=option_choices | dict(choices or {}),
             callback=callback,
+            has_workers=has_workers,
         )
         return declared
 

@@ -1,12 +1,13 @@
 """The commands of icectl: their names, their lines of help, and their parsers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 
 import typer
 from typer.main import get_command
 
+from icectl.cli.document import Outcome
 from icectl.cli.help import PlainCommand
 from icectl.cli.options import Command
 
@@ -49,6 +50,12 @@ def load_command(name: str) -> Command:
     attribute = name.replace("-", "_")
     command: Command = getattr(import_module(f"icectl.commands.{attribute}.options"), attribute)
     return command
+
+
+def load_run(name: str) -> Callable[..., Outcome]:
+    """Import the run of a command: help has no need of it."""
+    run: Callable[..., Outcome] = import_module(f"icectl.commands.{name.replace('-', '_')}.run").run
+    return run
 
 
 @cache

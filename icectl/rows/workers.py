@@ -1,7 +1,8 @@
 """Worker processes of this machine, for rows, for checks of files, and for steps of `maintain`.
 
 Decoders of Parquet and ORC are native code, which a few wrong bytes can end with a signal. A kernel
-in a worker ends its worker only; workers are kept for the next call, and start as they are needed.
+in a worker ends its worker only; workers are kept for the next call, and start as they are needed:
+forked, where the process has prepared that, else as programs of their own.
 
 `ProcessPoolExecutor` is no way to do this. It unpickles whatever a worker writes, and a decoder
 that a hostile file has taken over may write anything. One dead worker also fails all other calls
@@ -25,11 +26,12 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from queue import Empty, SimpleQueue
 from threading import Lock
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from icectl.entries.without_pandas import leave_pandas_out
 from icectl.errors import EngineError
 from icectl.files.random_access import RandomAccessFile
+from icectl.rows.forked_processes import Starter, fork_starter
 from icectl.rows.wire import decode, encode
 
 Ask = Callable[[Any], Any]
@@ -112,11 +114,41 @@ class WorkerPool:
         self._idle.put(worker)
 
 
+_starters: list[Starter] = []
+"""What forks this process's workers, once it is prepared."""
+
+
+@contextmanager
+def prepared_workers() -> Iterator[None]:
+    """Have workers, while this lasts, forked from this process as it is now: with its imports.
+
+    It must be icectl's own, have no other thread yet, and no file open. Where none can be forked
+    workers are programs of their own.
+    """
+    starter = fork_starter(_serve_forked)
+    if starter is None:
+        yield
+        return
+    _starters.append(starter)
+    try:
+        yield
+    finally:
+        _starters.remove(starter)
+        starter.end()
+
+
+class _Process(Protocol):
+    """What is used of a process: `wait` returns its exit code, negative for a signal."""
+
+    def wait(self, timeout: float | None = None) -> int: ...
+    def kill(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Worker:
     """This end of a worker process."""
 
-    process: subprocess.Popen[bytes]
+    process: _Process
     line: Connection
     types: Sequence[type]
     check: Callable[[], None]
@@ -128,25 +160,14 @@ class _Worker:
         It imports nothing from the working directory, and collects garbage as rarely as this one.
         """
         own_end, worker_end = socket.socketpair()
+        line = Connection(own_end.detach())
         with worker_end:
-            command = (
-                f"import gc; gc.set_threshold{gc.get_threshold()}; "
-                f"from {__name__} import _serve; _serve({worker_end.fileno()})"
-            )
             try:
-                process = subprocess.Popen(  # noqa: S603 - this very program
-                    [sys.executable, "-P", "-c", command],
-                    env=os.environ | _settings(),
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,  # native readers print what they find
-                    pass_fds=[worker_end.fileno()],
-                    start_new_session=True,
-                )
+                process = _forked(worker_end, line) or _started(worker_end)
             except OSError as error:
-                own_end.close()
+                line.close()
                 raise EngineError(f"no process can be started: {error}") from error
-        return _Worker(process, Connection(own_end.detach()), types, check)
+        return _Worker(process, line, types, check)
 
     def send(self, value: Any) -> None:
         with self._alive():
@@ -198,6 +219,33 @@ class _Worker:
         self.process.wait()
 
 
+def _forked(worker_end: socket.socket, line: Connection) -> _Process | None:
+    """Fork a worker; None where that is not prepared, or is no more."""
+    for starter in _starters:
+        with suppress(OSError):
+            process = starter.fork(worker_end)
+            line.send(tempfile.gettempdir())
+            return process
+    return None
+
+
+def _started(worker_end: socket.socket) -> _Process:
+    """Start a worker as a program. Raises: OSError."""
+    command = (
+        f"import gc; gc.set_threshold{gc.get_threshold()}; "
+        f"from {__name__} import _serve; _serve({worker_end.fileno()})"
+    )
+    return subprocess.Popen(  # noqa: S603 - this very program
+        [sys.executable, "-P", "-c", command],
+        env=os.environ | _settings(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,  # native readers print what they find
+        pass_fds=[worker_end.fileno()],
+        start_new_session=True,
+    )
+
+
 def _settings() -> dict[str, str]:
     """Let workers find the modules that this process finds, but none by a relative path.
 
@@ -227,9 +275,20 @@ class _AskedFile(RandomAccessFile):
 
 
 def _serve(descriptor: int) -> None:
-    """Run the kernels that are called over a line, until it is closed."""
+    """Be a worker that is a program of its own."""
     leave_pandas_out()
+    _run_calls(Connection(descriptor))
+
+
+def _serve_forked(descriptor: int) -> None:
+    """Be a worker that was forked: what has changed since comes first."""
     line = Connection(descriptor)
+    tempfile.tempdir = line.recv()
+    _run_calls(line)
+
+
+def _run_calls(line: Connection) -> None:
+    """Run the kernels that are called over a line, until it is closed."""
     with suppress(*_GONE):
         while True:
             kernel, arguments, reads, says = line.recv()

@@ -125,6 +125,7 @@ class AnalyzeRequest:
         ("icectl analyze /wh/db/t --check", "for CI: exit 4 if statistics are out of date"),
     ],
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15, 16),
+    has_workers=True,
 )
 def analyze(
     common: Common, tables: TablesArgument, request: AnalyzeRequest, change: Change

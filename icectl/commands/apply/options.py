@@ -7,7 +7,7 @@ import typer
 
 from icectl.cli.document import Outcome
 from icectl.cli.options import CHANGING, Common, DeletedList, SparkRun, command, option
-from icectl.commands.launch import run_of
+from icectl.cli.registry import load_run
 
 FileArgument = Annotated[
     str,
@@ -60,4 +60,4 @@ def apply(common: Common, file: FileArgument, request: ApplyRequest, spark: Spar
     (`--master`, `--remote`, `--spark-conf`). A file with one of them is refused (exit 5). `--json`
     prints the document of the planned command.
     """
-    return run_of("apply")(common, file, request, spark)
+    return load_run("apply")(common, file, request, spark)

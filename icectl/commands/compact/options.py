@@ -217,6 +217,7 @@ class CompactRequest:
         ("icectl compact /wh/db/t --check", "for CI: exit 4 if there is work"),
     ],
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15, 16),
+    has_workers=True,
 )
 def compact(
     common: Common, tables: TablesArgument, request: CompactRequest, change: Change

@@ -6,7 +6,7 @@ import typer
 
 from icectl.cli.document import Outcome
 from icectl.cli.options import Common, command
-from icectl.commands.launch import run_of
+from icectl.cli.registry import load_run
 
 PlacesArgument = Annotated[
     list[str] | None,
@@ -36,4 +36,4 @@ def doctor(common: Common, places: PlacesArgument = None) -> Outcome:
     seconds each. If a location is a table, icectl shows its format version. Nothing is changed. The
     exit code is 13 if a catalog or location is unreachable.
     """
-    return run_of("doctor")(common, places or [])
+    return load_run("doctor")(common, places or [])

@@ -16,8 +16,8 @@ from icectl.cli.options import (
     option,
     option_of,
 )
+from icectl.cli.registry import load_run
 from icectl.cli.settings import ERASE_KEY_COLUMNS, ERASE_KEYS, parse_count
-from icectl.commands.launch import run_of
 from icectl.units import parse_ratio
 
 
@@ -117,6 +117,7 @@ class EraseRequest:
         ('icectl erase /wh/db/t --where "id = 4711" --verify', "exit 4 if any is left"),
     ],
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15, 16),
+    has_workers=True,
 )
 def erase(common: Common, table: TableArgument, request: EraseRequest, change: Change) -> Outcome:
     """Erase rows from the branches of a table and from its history.
@@ -139,4 +140,4 @@ def erase(common: Common, table: TableArgument, request: EraseRequest, change: C
     In S3, icectl lists previous versions of objects. --delete-versions deletes those of files that
     the run deletes. icectl does not check backups, or copies elsewhere.
     """
-    return run_of("erase")(common, table, request, change)
+    return load_run("erase")(common, table, request, change)

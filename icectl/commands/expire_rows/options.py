@@ -69,6 +69,7 @@ class ExpireRowsRequest:
         ("icectl expire-rows /wh/db/t --where \"at < '2019-01-01'\" --method rewrite", "new files"),
     ],
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15, 16),
+    has_workers=True,
 )
 def expire_rows(
     common: Common, tables: TablesArgument, request: ExpireRowsRequest, change: Change

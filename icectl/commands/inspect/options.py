@@ -7,8 +7,8 @@ import typer
 
 from icectl.cli.document import Outcome
 from icectl.cli.options import OUTPUT, Common, command, option
+from icectl.cli.registry import load_run
 from icectl.cli.settings import parse_count
-from icectl.commands.launch import run_of
 
 _VIEWS = (
     "summary", "health", "snapshots", "history", "refs", "manifests", "files", "entries",
@@ -208,4 +208,4 @@ def inspect(
     Nothing is changed. A directory that belongs to a catalog can be read too: icectl treats the
     newest metadata file as current.
     """
-    return run_of("inspect")(common, table, view, request, more or ())
+    return load_run("inspect")(common, table, view, request, more or ())

@@ -18,8 +18,8 @@ from icectl.cli.options import (
     option,
     option_of,
 )
+from icectl.cli.registry import load_run
 from icectl.cli.settings import UNTRUSTED_POLICY, parse_count, parse_positive_size, parse_price
-from icectl.commands.launch import run_of
 from icectl.commands.steps import STEPS
 from icectl.errors import UsageError
 
@@ -163,4 +163,4 @@ def maintain(
     `--dry-run --save-plan FILE` saves the plans of all steps for review. `icectl apply FILE` then
     runs the first step of each table exactly. It runs the others only within what the file lists.
     """
-    return run_of("maintain")(common, tables, request, spark)
+    return load_run("maintain")(common, tables, request, spark)

@@ -20,6 +20,7 @@ from icectl.cli.metrics import numbers_of
 from icectl.cli.naming import name_in_hints
 from icectl.cli.options import SPARK_OPTIONS, Change, Common, RunLimits, Shell
 from icectl.cli.plans import Review, TableState, settings_in_full
+from icectl.cli.registry import load_run
 from icectl.cli.session import Session, connect_to, open_session
 from icectl.cli.settings import (
     CONCURRENCY,
@@ -39,7 +40,6 @@ from icectl.cli.settings import (
 )
 from icectl.cli.signals import Interrupts
 from icectl.commands.bill import bill
-from icectl.commands.launch import run_of
 from icectl.commands.maintain.plan import VALIDATE, AssessedTable, StepEnd, TableSize, needs
 from icectl.commands.maintain.policy import KEYS, TablePolicy
 from icectl.commands.many import finding_in_words, worst_finding
@@ -263,7 +263,7 @@ def _run(common: Common, job: StepRequest) -> StepEnd:
     now_ms = common.shell.env.now_ms()
     change = Change(yes=True, dry_run=job.planning)
     request = _request(job.step, job.policy)
-    outcome = run_of(job.step.replace("-", "_"))(common, job.table, request, change)
+    outcome = load_run(job.step)(common, job.table, request, change)
     table = outcome.table
     end = replace(
         _step_end(job.step, outcome),
@@ -295,7 +295,7 @@ def _run(common: Common, job: StepRequest) -> StepEnd:
 
 
 def _validate(common: Common, job: StepRequest) -> StepEnd:
-    outcome = run_of(VALIDATE)(common, job.table, ValidateRequest())
+    outcome = load_run(VALIDATE)(common, job.table, ValidateRequest())
     end = _step_end(VALIDATE, outcome)
     if outcome.exit_code == 0:
         return replace(end, status="done")

@@ -7,7 +7,7 @@ import typer
 
 from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common, TableArgument, command
-from icectl.commands.launch import run_of
+from icectl.cli.registry import load_run
 
 VERBS = ("set", "unset")
 
@@ -54,4 +54,4 @@ def properties(
     fields, such as format-version. If another writer changes one of the properties concurrently,
     the command exits with code 11.
     """
-    return run_of("properties")(common, table, request, change)
+    return load_run("properties")(common, table, request, change)

@@ -7,8 +7,8 @@ import typer
 
 from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common, TableArgument, command, option
+from icectl.cli.registry import load_run
 from icectl.cli.settings import parse_count
-from icectl.commands.launch import run_of
 from icectl.errors import UsageError
 from icectl.format.properties import FOREVER_MS
 from icectl.units import parse_duration
@@ -122,4 +122,4 @@ def refs(common: Common, table: TableArgument, request: RefsRequest, change: Cha
     expire-snapshots` drops them; until then `--replace` restores them. If another writer moves the
     ref concurrently, the command exits with code 11.
     """
-    return run_of("refs")(common, table, request, change)
+    return load_run("refs")(common, table, request, change)

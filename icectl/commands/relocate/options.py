@@ -5,7 +5,7 @@ from typing import Annotated
 
 from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common, DistrustSummaries, TableArgument, command, option
-from icectl.commands.launch import run_of
+from icectl.cli.registry import load_run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,4 +77,4 @@ def relocate(
     names its current metadata file, unless TABLE is its name in the catalog. With `--new-uuid` the
     copy is a file-system table, which is named by its location.
     """
-    return run_of("relocate")(common, table, request, change)
+    return load_run("relocate")(common, table, request, change)

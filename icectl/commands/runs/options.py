@@ -7,8 +7,8 @@ import typer
 
 from icectl.cli.document import Outcome
 from icectl.cli.options import Common, command, option
+from icectl.cli.registry import load_run
 from icectl.cli.settings import parse_count
-from icectl.commands.launch import run_of
 
 RunTablesArgument = Annotated[
     list[str] | None,
@@ -60,4 +60,4 @@ def runs(common: Common, tables: RunTablesArgument = None, *, request: RunsReque
     icectl.toml(5). It keeps some 20,000 rows; the oldest are dropped. It holds names, counts and
     exit codes, but no messages. Lines that icectl did not write are skipped and counted.
     """
-    return run_of("runs")(common, tables or [], request)
+    return load_run("runs")(common, tables or [], request)

@@ -100,6 +100,7 @@ class ValidateRequest:
         ("icectl validate /wh/db/t --level data --engine spark --master yarn", "on a cluster"),
     ],
     exit_codes=(3, 4, 5, 10, 13, 14, 15, 16),
+    has_workers=True,
 )
 def validate(common: Common, tables: TablesArgument, request: ValidateRequest) -> Outcome:
     """Check a table against the rules of the format.

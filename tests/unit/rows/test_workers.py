@@ -14,7 +14,7 @@ import pytest
 
 from icectl.errors import CorruptTable, EngineError, Incomplete, StorageError
 from icectl.rows.wire import KernelFailed
-from icectl.rows.workers import KernelCrashed, WorkerPool, _Worker
+from icectl.rows.workers import KernelCrashed, WorkerPool
 
 
 def pieces(file, places):
@@ -73,8 +73,9 @@ def raises(_file, number):
 @pytest.fixture(autouse=True, params=["started", "forked"])
 def forked_workers(request, forks, monkeypatch):
     """Workers as icectl starts them, and those that stand for them in tests."""
-    if request.param == "forked":
-        monkeypatch.setattr(_Worker, "start", forks.started)
+    monkeypatch.setattr(
+        "icectl.rows.workers._starters", [forks] if request.param == "forked" else []
+    )
 
 
 @pytest.fixture
