@@ -714,13 +714,14 @@ class _Run:
         return self.at == int(self.reader.num_record_batches)
 
     def fill(self, size_bytes: int) -> None:
-        """Read one part, or more up to a size, if no row is in memory."""
-        if self.parts:
+        """Read one part, or more up to a size, if fewer rows than half of that are in memory."""
+        in_memory = sum(part.nbytes for part in self.parts)
+        if self.parts and in_memory > size_bytes // 2:
             return
-        while not self.is_read and (not self.parts or size_bytes > 0):
+        while not self.is_read and (not self.parts or in_memory < size_bytes):
             self.parts.append(self.reader.get_batch(self.at))
             self.at += 1
-            size_bytes -= self.parts[-1].nbytes
+            in_memory += self.parts[-1].nbytes
 
     def take(self, limit: bytes | None, *, with_limit: bool) -> list[pa.RecordBatch]:
         """Remove and return the rows in memory up to a limit; all without one."""
