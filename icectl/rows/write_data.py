@@ -63,6 +63,10 @@ _WAITING_BYTES = 192 << 20
 """Row groups that wait for a thread to encode them, or are encoded there."""
 
 
+_LAST_PARTS = 4
+"""Row groups that threads make of the last rows of a file, at most: each of them has a quarter of
+the usual size at least."""
+
 _LEAST_GROUP_ROWS = 100
 """Rows that a row group has at least, as in the reference implementation."""
 
@@ -346,10 +350,13 @@ class _NewFile:
         columns = self._shape_columns.items()
         return {id_: Shapes(isinstance(type_, GeographyType)) for id_, (type_, _) in columns}
 
-    def flush(self) -> None:
-        if self.pending_rows:
-            self._writer.write_row_group(self._pending, frozenset(self._with_nan), self._shapes)
-            self.row_count += self.pending_rows
+    def flush(self, parts: int = 1) -> None:
+        """Let the rows that wait become a row group, or several."""
+        for part in range(parts if self.pending_rows else 0):
+            start, stop = (self.pending_rows * at // parts for at in (part, part + 1))
+            rows = self._pending if parts == 1 else _rows_between(self._pending, start, stop)
+            self._writer.write_row_group(rows, frozenset(self._with_nan), self._shapes)
+        self.row_count += self.pending_rows
         self._pending = []
         self._with_nan = set()
         for id_, shapes in self._shapes.items():
@@ -359,7 +366,7 @@ class _NewFile:
 
     def end(self) -> WrittenFile:
         """Close the file, and read its metrics back."""
-        self.flush()
+        self.flush(self._last_parts)
         unread_metrics = footer_metrics(
             read_footer(self._writer.close()), self._arrow, self._schema
         )
@@ -383,9 +390,30 @@ class _NewFile:
         metrics = shaped_metrics(counted, self._schema, self._options.modes)
         return WrittenFile(self.location, self.partition_key, size_bytes, footer, metrics)
 
+    @property
+    def _last_parts(self) -> int:
+        """The row groups that the last rows become, lest one thread encodes and others wait."""
+        if isinstance(self._writer, ParquetWriter) or self._shapes:  # those are of a row group
+            return 1
+        least_bytes = max(self._options.row_group_size_bytes // _LAST_PARTS, 1)
+        return max(1, min(self._outputs.threads, _LAST_PARTS, self.pending_bytes // least_bytes))
+
     def abandon(self, *error: Any) -> None:
         self._writer.abandon()
         self._stack.__exit__(*error)
+
+
+def _rows_between(
+    batches: Sequence[pa.RecordBatch], start: int, stop: int
+) -> Sequence[pa.RecordBatch]:
+    """Return rows by their places among those of all batches."""
+    found = []
+    for batch in batches:
+        part = batch.slice(max(start, 0), max(stop, 0) - max(start, 0))
+        if part.num_rows:
+            found.append(part)
+        start, stop = start - batch.num_rows, stop - batch.num_rows
+    return found
 
 
 def shaped_metrics(

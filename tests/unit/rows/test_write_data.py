@@ -86,8 +86,26 @@ def test_row_groups_have_the_size_that_the_table_says_however_many_rows_come_at_
     counts = [footer.row_group(at).num_rows for at in range(footer.num_row_groups)]
     assert sum(counts) == 10_000
     most = 65_536 // (8 + 4 + 40) + 1  # a number, an offset and 40 letters a row
-    assert all(most <= count < most + 100 for count in counts[:-1])
+    assert all(most <= count < most + 100 for count in counts[:-threads])
     assert [row["id"] for row in files.rows(file.location)] == list(range(10_000))
+
+
+@pytest.mark.parametrize(
+    ("rows", "last"),
+    [(2_900, [2_000, 900]), (3_000, [500, 500]), (3_900, [633, 633, 634]), (4_000, [2_000])],
+)
+def test_several_threads_share_the_last_rows_of_a_file(rows, last):
+    """No row group has less than a quarter of the usual rows, which are 2,000 here."""
+    files = MemoryFiles(threads=3)
+    options = write_options({"write.parquet.row-group-size-bytes": "100000"}, 2**40, {})
+    with DataWriter(IDS, options, files.outputs(), 50.0) as writer:
+        for batch in batches(rows, size=100):
+            writer.write(batch, b"", "")
+    (file,) = writer.written
+    footer = pq.ParquetFile(io.BytesIO(files.content[file.location])).metadata
+    counts = [footer.row_group(at).num_rows for at in range(footer.num_row_groups)]
+    assert counts[-len(last) :] == last
+    assert [row["id"] for row in files.rows(file.location)] == list(range(rows))
 
 
 def test_threads_make_the_row_groups_that_one_makes_of_rows_thought_to_be_larger():
