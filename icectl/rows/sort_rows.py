@@ -542,7 +542,8 @@ class RowSorter:
         self._waiting.append(rows)
         self._waiting_bytes += rows.nbytes
         if self._waiting_bytes >= self._memory_bytes:
-            self._spill()
+            self._spill(self._waiting)
+            self._waiting, self._waiting_bytes = [], 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows, after the last was added."""
@@ -550,18 +551,20 @@ class RowSorter:
             if self._waiting:
                 yield from _in_order(self._waiting)
             return
-        if self._waiting:
-            self._spill()
+        last, self._waiting = self._waiting, []
+        share = max(1, -(-len(last) // self._threads))
+        for start in range(0, len(last), share):
+            self._spill(last[start : start + share])
         while self._sorting:
             self._keep(0, self._sorting.popleft().result())
         runs = [run for level in reversed(self._runs) for run in level]
         yield from self._merged(runs)
 
-    def _spill(self) -> None:
-        row_count = sum(batch.num_rows for batch in self._waiting)
-        part_bytes = min(_PART_BYTES, self._waiting_bytes // _PARTS)
-        part_rows = max(1, row_count * part_bytes // max(self._waiting_bytes, 1))
-        rows, self._waiting, self._waiting_bytes = self._waiting, [], 0
+    def _spill(self, rows: list[pa.RecordBatch]) -> None:
+        row_count = sum(batch.num_rows for batch in rows)
+        size_bytes = sum(batch.nbytes for batch in rows)
+        part_bytes = min(_PART_BYTES, size_bytes // _PARTS)
+        part_rows = max(1, row_count * part_bytes // max(size_bytes, 1))
         path = self._next_path()
 
         def sort() -> _Run:
