@@ -1,8 +1,9 @@
 """Rows of data files that are deleted by position: delete files and deletion vectors (R-121)."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from threading import Lock
 from typing import IO
 
@@ -59,7 +60,21 @@ class DeletedPositions:
 
         Raises: as named_positions; Unsupported.
         """
-        positions = named_positions(deletes, applies_to, self._by_key, self._scheme, only=only)
+        found = named_positions(deletes, applies_to, self._by_key, self._scheme, only=only)
+        self._add_named(found)
+
+    def add_together(self, deletes: DataFile, files: Sequence["OneOfMany"]) -> None:
+        """Delete the rows that several files name which were opened as one, as add_file does."""
+        all_rows = [*_named_rows(deletes)]
+        start = 0
+        for file in files:
+            target_of = _targets(file.applies_to, self._by_key, self._scheme, file.only)
+            for rows in all_rows:  # a single batch
+                part = slice(start, start + file.record_count)
+                self._add_named(rows.by_target(target_of, part))
+            start += file.record_count
+
+    def _add_named(self, positions: Iterable[tuple["NamedFile", npt.NDArray[np.integer]]]) -> None:
         for target, numbers in positions:
             marked = self._flags if target.is_exact else self._otherwise_spelled
             self._mark(marked, target.location, numbers)
@@ -125,6 +140,19 @@ class NamedFile:
     is_exact: bool
 
 
+_TargetOf = Callable[[str], NamedFile | None]
+"""Returns the data file that a path names; None for one that deletes do not apply to."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneOfMany:
+    """A position delete file among others; `applies_to` and `only` are those of add_file."""
+
+    record_count: int
+    applies_to: Collection[str]
+    only: str | None = None
+
+
 def named_positions(
     deletes: DataFile,
     applies_to: Collection[str],
@@ -139,14 +167,18 @@ def named_positions(
     single data file that its entry names, if any.
     Raises: CorruptTable R-099, R-121; OtherFile R-121, if it names a file that is not `only`.
     """
-    if any(path_to(deletes.schema, id_) is None for id_ in (FILE_PATH, POSITION)):
-        message = "a position delete file lacks one of the columns `file_path` and `pos`"
-        raise CorruptTable(message, rule="R-121")  # R-121
-    order = [id_ for id_ in map(field_id, deletes.schema) if id_ in (FILE_PATH, POSITION)]
-    places = order.index(FILE_PATH), order.index(POSITION)
-    applies = frozenset(applies_to)
-    targets: dict[str, NamedFile | None] = {}
+    target_of = _targets(applies_to, by_key, scheme, only)
+    for rows in _named_rows(deletes):
+        yield from rows.by_target(target_of, slice(None))
 
+
+def _targets(
+    applies_to: Collection[str], by_key: Mapping[str, str], scheme: str, only: str | None
+) -> _TargetOf:
+    """Return what finds the data files of named_positions."""
+    applies = frozenset(applies_to)
+
+    @cache
     def target_of(path: str) -> NamedFile | None:
         if scheme:
             path = with_scheme(scheme, path)
@@ -158,6 +190,41 @@ def named_positions(
         meant = by_key.get(loosest_key(path))
         return NamedFile(meant, is_exact=False) if meant in applies else None
 
+    return target_of
+
+
+@dataclass(frozen=True, slots=True)
+class _NamedRows:
+    """Rows of position deletes: the path of each by its place among `paths`, and its position."""
+
+    paths: Sequence[str]
+    codes: npt.NDArray[np.int32]
+    positions: npt.NDArray[np.int64]
+
+    def by_target(
+        self, target_of: _TargetOf, part: slice
+    ) -> Iterator[tuple[NamedFile, npt.NDArray[np.int64]]]:
+        """Yield the positions of a part of the rows, by data file. Raises: as `target_of`."""
+        codes, positions = self.codes[part], self.positions[part]
+        if len(codes) and codes.min() != codes.max():
+            order = np.argsort(codes, kind="stable")
+            codes, positions = codes[order], positions[order]
+        ends = [*(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
+        start = 0
+        for end in ends if len(codes) else ():
+            target = target_of(self.paths[codes[start]])
+            if target is not None:
+                yield target, positions[start:end]
+            start = end
+
+
+def _named_rows(deletes: DataFile) -> Iterator[_NamedRows]:
+    """Yield the rows of position deletes. Raises: CorruptTable R-099, R-121."""
+    if any(path_to(deletes.schema, id_) is None for id_ in (FILE_PATH, POSITION)):
+        message = "a position delete file lacks one of the columns `file_path` and `pos`"
+        raise CorruptTable(message, rule="R-121")  # R-121
+    order = [id_ for id_ in map(field_id, deletes.schema) if id_ in (FILE_PATH, POSITION)]
+    places = order.index(FILE_PATH), order.index(POSITION)
     for rows in deletes.batches({FILE_PATH, POSITION}):
         paths = as_stated(rows.batch.column(places[0]), PATH_FIELD)
         positions = as_stated(rows.batch.column(places[1]), POSITION_FIELD)
@@ -166,19 +233,8 @@ def named_positions(
             raise CorruptTable(message, rule="R-121")  # R-121
         encoded = paths.dictionary_encode()
         check_values(encoded.dictionary)
-        numbers, ends = positions.to_numpy(), [len(positions)]
-        if len(encoded.dictionary) != 1:
-            codes = encoded.indices.to_numpy()
-            numbers = numbers[np.argsort(codes, kind="stable")]
-            ends = np.cumsum(np.bincount(codes, minlength=len(encoded.dictionary))).tolist()
-        start = 0
-        for path, end in zip(encoded.dictionary.to_pylist(), ends, strict=True):
-            if path not in targets:
-                targets[path] = target_of(path)
-            target = targets[path]
-            if target is not None:
-                yield target, numbers[start:end]
-            start = end
+        codes = encoded.indices.to_numpy()
+        yield _NamedRows(encoded.dictionary.to_pylist(), codes, positions.to_numpy())
 
 
 def as_stated(column: pa.Array, stated: NestedField) -> pa.Array:

@@ -272,11 +272,25 @@ def open_together(
     name_mapping: NameMapping,
     shredding: Shredding,
 ) -> "RowSource | None":
+    """Open files as open_own_together does, to read rows as open_source does.
+
+    Raises: as open_source, but may name another of them.
+    """
+    opened = open_own_together(small_files, sources, schema, name_mapping)
+    return None if opened is None else _source_of(opened, sources[0], schema, shredding)
+
+
+def open_own_together(
+    small_files: Sequence[SmallFile],
+    sources: Sequence[SourceFile],
+    schema: Schema,
+    name_mapping: NameMapping = (),
+) -> ParquetDataFile | None:
     """Open files that are alike, and may be together, as one with the rows of all in order.
 
     None where they are too many, or where a look at one by itself has to show whether it is that of
     its entry.
-    Raises: as open_source, but may name another of them.
+    Raises: as open_alike.
     """
     together = open_alike(small_files, name_mapping)
     if together is None:
@@ -287,7 +301,7 @@ def open_together(
         is_own = file.row_count == source.record_count
         if not is_own or not _is_just_as_stated(source, schema, *of_file):
             return None
-    return _source_of(together.opened, sources[0], schema, shredding)
+    return together.opened
 
 
 def open_own(

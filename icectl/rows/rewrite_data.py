@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain, groupby, pairwise
 from operator import attrgetter
 from threading import Lock
-from typing import IO
+from typing import IO, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,13 @@ from icectl.format.properties import BLOOM_FILTER_RATIO
 from icectl.format.schema import Schema
 from icectl.format.types import PrimitiveType
 from icectl.rows.columns import ColumnFacts, inside, path_to
-from icectl.rows.deleted_positions import DeletedPositions, Flags, puffin_blobs, vector_positions
+from icectl.rows.deleted_positions import (
+    DeletedPositions,
+    Flags,
+    OneOfMany,
+    puffin_blobs,
+    vector_positions,
+)
 from icectl.rows.equality_deletes import (
     LARGEST_INDEX_ROWS,
     EqualityDeletes,
@@ -42,6 +48,7 @@ from icectl.rows.read_data import (
     SourceFile,
     may_be_together,
     open_own,
+    open_own_together,
     open_source,
     open_together,
 )
@@ -66,9 +73,10 @@ from icectl.rows.write_data import (
     with_joined_bounds,
 )
 from icectl.storage.location import name
-from icectl.table.reading import bundles, in_threads, read_in_threads, streamed_in_threads
+from icectl.table.reading import bundles, in_threads, streamed_in_threads
 from icectl.table.rewrite_tasks import even_splits
 
+_Read = TypeVar("_Read")
 _VARIANT = PrimitiveType("variant")
 _MEMORY_BYTES = 64 << 20
 _READ_BYTES = 48 << 20
@@ -105,6 +113,10 @@ class PositionDeletes:
 
     def open(self, file: IO[bytes]) -> DataFile:
         return open_own(file, self.file, Schema(0, ()), is_read_whole=True)
+
+    @property
+    def as_one_of_many(self) -> OneOfMany:
+        return OneOfMany(self.file.record_count, self.applies_to, self.named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,15 +394,22 @@ def live_batches(
     """
 
     bundles_of_files, deleted = _prepared(group, outputs)
+    are_together = [
+        may_be_together(files) and not any(map(deleted.indexes_of, files))
+        for files in bundles_of_files
+    ]
 
-    def live(files: Sequence[SourceFile]) -> Iterator[pa.RecordBatch]:
-        found = _live_rows(files, group.columns, outputs, deleted)
+    def live(read_files: _ReadFiles, files: Sequence[SourceFile]) -> Iterator[pa.RecordBatch]:
+        found = read_files(files, group.columns, outputs, deleted)
         rows = joined(read.counting(found), joined_bytes)
         return rows if keys is None else keyed(rows, keys)
 
-    parts = [partial(live, files) for files in bundles_of_files]
-    threads = _reading_threads([file.size_bytes or 0 for file in group.files], outputs)
-    if any(_may_be_together(files, deleted) for files in bundles_of_files):
+    parts = [
+        partial(live, _rows_together if together else _rows_by_file, files)
+        for together, files in zip(are_together, bundles_of_files, strict=True)
+    ]
+    threads = _reading_threads(group.files, outputs)
+    if any(are_together):
         threads = outputs.threads  # decoding takes most of the time then, not opening
     yield from streamed_in_threads(
         parts, attrgetter("nbytes"), threads=threads, most_bytes=_READ_BYTES * outputs.threads
@@ -429,6 +448,10 @@ class LiveRows:
     batch: pa.RecordBatch | None
 
 
+_ReadFiles = Callable[
+    [Sequence[SourceFile], TableColumns, FileOutputs, "_Deleted"], Iterator[LiveRows]
+]
+
 IsWanted = Callable[[RowSource], bool]
 """Whether the rows of an open file are wanted."""
 
@@ -462,12 +485,8 @@ def _prepared(
         _mark(group, outputs, indexes, deleted)
         indexes = part
     files = [part for file in group.files for part in _split(file, outputs.threads)]
-    sizes = [
-        stop - start for start, stop in (file.split or (0, file.size_bytes or 0) for file in files)
-    ]
-    most = max(1, min(MOST_TOGETHER, len(files) // (_PARTS_A_THREAD * outputs.threads)))
-    ranges = bundles(sizes, most, _FEW_BYTES)
-    return [files[places.start : places.stop] for places in ranges], _Deleted(deleted, indexes)
+    parts = [files[places.start : places.stop] for places in _bundled(files, outputs.threads)]
+    return parts, _Deleted(deleted, indexes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -481,8 +500,18 @@ class _Deleted:
         return [index for index in self.indexes if index.applies_to(file.location)]
 
 
-def _reading_threads(sizes: Sequence[int], outputs: FileOutputs) -> int:
+def _reading_threads(files: Sequence[SourceFile], outputs: FileOutputs) -> int:
+    sizes = [file.size_bytes or 0 for file in files]
     return outputs.threads if sum(sizes) >= _SMALL_FILE_BYTES * len(sizes) else 1
+
+
+def _bundled(files: Sequence[SourceFile], threads: int) -> Sequence[range]:
+    """Return the places of files to read at a time: several small ones or a part of a large one."""
+    sizes = [
+        stop - start for start, stop in (file.split or (0, file.size_bytes or 0) for file in files)
+    ]
+    most = max(1, min(MOST_TOGETHER, len(files) // (_PARTS_A_THREAD * threads)))
+    return bundles(sizes, most, _FEW_BYTES)
 
 
 def _split(file: SourceFile, threads: int) -> Sequence[SourceFile]:
@@ -496,18 +525,37 @@ def _split(file: SourceFile, threads: int) -> Sequence[SourceFile]:
     return [replace(file, split=split) for split in splits]
 
 
-def _may_be_together(files: Sequence[SourceFile], deleted: _Deleted) -> bool:
-    return may_be_together(files) and not any(map(deleted.indexes_of, files))
+def _rows_by_file(
+    files: Sequence[SourceFile], columns: TableColumns, outputs: FileOutputs, deleted: _Deleted
+) -> Iterator[LiveRows]:
+    for file in files:
+        yield from map(StoredRows.kept, _file_rows(file, columns, outputs, deleted))
 
 
-def _live_rows(
+def _rows_together(
     files: Sequence[SourceFile], columns: TableColumns, outputs: FileOutputs, deleted: _Deleted
 ) -> Iterator[LiveRows]:
     """Yield the rows of files in their order; small files that are alike are decoded together."""
-    if not _may_be_together(files, deleted):
-        for file in files:
-            yield from map(StoredRows.kept, _file_rows(file, columns, outputs, deleted))
-        return
+
+    def read(places: range, small_files: Sequence[SmallFile]) -> Sequence[LiveRows] | None:
+        sources = files[places.start : places.stop]
+        return _rows_of_alike(small_files, sources, columns, deleted)
+
+    for places, rows in _read_alike(files, outputs, read):
+        alone = files[places.start : places.stop]
+        yield from _rows_by_file(alone, columns, outputs, deleted) if rows is None else rows
+
+
+def _read_alike(
+    files: Sequence[SourceFile],
+    outputs: FileOutputs,
+    read: Callable[[range, Sequence[SmallFile]], _Read | None],
+) -> Iterator[tuple[range, _Read | None]]:
+    """Yield the places of files that are alike, with what is read of them together.
+
+    None is read of a file alone, which is to be read by itself: that tells what is wrong with it.
+    `read` returns None, or raises what tables can have, where not all can be read together.
+    """
     small_files = []
     for file in files:
         with outputs.reading(file.location) as handle:
@@ -515,45 +563,46 @@ def _live_rows(
     waiting = [*alike(small_files)][::-1]
     while waiting:
         places = waiting.pop()
-        if len(places) == 1:  # by itself, which tells what is wrong with it
-            (file,) = files[places.start : places.stop]
-            yield from map(StoredRows.kept, _file_rows(file, columns, outputs, deleted))
+        if len(places) == 1:
+            yield places, None
             continue
-        of_places = small_files[places.start : places.stop], files[places.start : places.stop]
-        rows = _rows_together(*of_places, columns, deleted)
-        if rows is None:
+        in_memory = [file for file in small_files[places.start : places.stop] if file is not None]
+        try:
+            found = read(places, in_memory)
+        except (CorruptTable, Unsupported):
+            found = None
+        if found is None:
             middle = len(places) // 2
             waiting += places[middle:], places[:middle]
         else:
-            yield from rows
+            yield places, found
 
 
-def _rows_together(
-    small_files: Sequence[SmallFile | None],
+def _rows_of_alike(
+    small_files: Sequence[SmallFile],
     files: Sequence[SourceFile],
     columns: TableColumns,
     deleted: _Deleted,
 ) -> Sequence[LiveRows] | None:
-    """Return the rows of files that are alike; None where not all can be read together."""
+    """Return the rows of files that are alike; None where not all can be read together.
+
+    Raises: CorruptTable, Unsupported, as open_together.
+    """
     flags = [
         np.zeros(file.record_count, np.bool_) if of_file is None else of_file
         for file in files
         for of_file in (deleted.positions.of(file.location),)
     ]
     is_deleted = np.concatenate(flags)
-    in_memory = [file for file in small_files if file is not None]
     of_columns = columns.written, columns.name_mapping, columns.shredding
-    try:
-        source = open_together(in_memory, files, *of_columns)
-        if source is None:
-            return None
-        return [
-            StoredRows(source, rows.batch, positions, is_deleted[positions]).kept()
-            for rows in source.stored()
-            for positions in (np.arange(rows.first_row, rows.first_row + rows.batch.num_rows),)
-        ]
-    except (CorruptTable, Unsupported):
+    source = open_together(small_files, files, *of_columns)
+    if source is None:
         return None
+    return [
+        StoredRows(source, rows.batch, positions, is_deleted[positions]).kept()
+        for rows in source.stored()
+        for positions in (np.arange(rows.first_row, rows.first_row + rows.batch.num_rows),)
+    ]
 
 
 def _file_rows(
@@ -618,18 +667,41 @@ def _deleted_positions(group: FileGroup, outputs: FileOutputs) -> DeletedPositio
     for vector, positions in positions_of(group.deletes.vectors, outputs):
         deleted.add(vector.data_file, positions)
 
-    def add(deletes: PositionDeletes) -> None:
-        with outputs.reading(deletes.file.location) as file:
-            deleted.add_file(deletes.open(file), deletes.applies_to, deletes.named)
+    def add(places: range) -> None:
+        files = group.deletes.position_deletes[places.start : places.stop]
+        _add_deletes(deleted, files, outputs)
 
-    files = group.deletes.position_deletes
-    sizes = [deletes.file.size_bytes or 0 for deletes in files]
-    threads = _reading_threads(sizes, outputs)
-    with closing(read_in_threads(add, files, sizes, threads=threads)) as added:
+    sources = [deletes.file for deletes in group.deletes.position_deletes]
+    threads = _reading_threads(sources, outputs)
+    ranges = _bundled(sources, threads)
+    sizes = [sum(file.size_bytes or 0 for file in sources[of.start : of.stop]) for of in ranges]
+    with closing(in_threads(add, ranges, sizes, threads=threads)) as added:
         for _ in added:
             pass
     deleted.check_spelling()
     return deleted
+
+
+def _add_deletes(
+    deleted: DeletedPositions, files: Sequence[PositionDeletes], outputs: FileOutputs
+) -> None:
+    """Delete the rows that files name; small files that are alike are decoded together."""
+    sources = [deletes.file for deletes in files]
+
+    def add(places: range, small_files: Sequence[SmallFile]) -> bool | None:
+        of_places = slice(places.start, places.stop)
+        opened = open_own_together(small_files, sources[of_places], Schema(0, ()))
+        if opened is None:
+            return None
+        deleted.add_together(opened, [deletes.as_one_of_many for deletes in files[of_places]])
+        return True
+
+    are_alone = [range(len(files))]
+    if may_be_together(sources):
+        are_alone = [of for of, is_added in _read_alike(sources, outputs, add) if not is_added]
+    for deletes in [files[at] for places in are_alone for at in places]:
+        with outputs.reading(deletes.file.location) as file:
+            deleted.add_file(deletes.open(file), deletes.applies_to, deletes.named)
 
 
 def _mark(

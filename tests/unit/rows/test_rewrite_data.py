@@ -17,7 +17,7 @@ from icectl.files.parquet.schema import schema_from_arrow
 from icectl.files.puffin import read_puffin, write_puffin
 from icectl.format.metrics_modes import metrics_modes
 from icectl.format.partition import PartitionSpec, spec_from_json
-from icectl.format.schema import Schema
+from icectl.format.schema import POSITION, POSITION_FIELD, Schema
 from icectl.format.sort import order_from_json
 from icectl.rows import rewrite_data as kernel
 from icectl.rows.equality_deletes import EqualityDeletes
@@ -350,6 +350,98 @@ def test_another_one_of_many_small_files_is_found_by_its_entry():
     )  # fmt: skip
     group.files[7] = replace(group.files[7], stated=stated)
     with pytest.raises(OtherFile, match="f7 is not the file"):
+        group.run()
+
+
+def many_deletes(count=24):
+    """Files of five rows, and as many small files of deletes as their entries have them."""
+    group = Group()
+    locations = [group.add([(5 * at + row, "n") for row in range(5)]) for at in range(count)]
+    for at, location in enumerate(locations):
+        group.delete_positions([(location, at % 5), (location, 4)], [location])
+    sized = [
+        replace(file, size_bytes=len(group.store.content[file.location]))
+        for file in (deletes.file for deletes in group.positions)
+    ]
+    group.positions = [
+        replace(deletes, file=file, named=location)
+        for deletes, file, location in zip(group.positions, sized, locations, strict=True)
+    ]
+    gone = [{5 * at + at % 5, 5 * at + 4} for at in range(count)]
+    return group, [number for number in range(5 * count) if number not in gone[number // 5]]
+
+
+def replace_deletes(group, at, rows, fields=(PATH, POS), **changed):
+    """Put another file of deletes in the place of one, with its size in the entry."""
+    file = group.store.add(group.positions[at].file.location, table(list(fields), rows))
+    file = replace(file, size_bytes=len(group.store.content[file.location]))
+    group.positions[at] = replace(group.positions[at], file=file, **changed)
+
+
+@pytest.fixture
+def deletes_opened_alone(monkeypatch):
+    """The locations of files of deletes that were opened by themselves."""
+    opened, inner = [], kernel.open_own
+
+    def opening(handle, source, *others, **options):
+        opened.append(source.location)
+        return inner(handle, source, *others, **options)
+
+    monkeypatch.setattr(kernel, "open_own", opening)
+    return opened
+
+
+def test_many_small_files_of_deletes_are_decoded_together(deletes_opened_alone):
+    group, left = many_deletes()
+    assert [row["id"] for row in group.rows_after()] == left
+    assert deletes_opened_alone == []
+
+
+def test_each_of_many_files_of_deletes_deletes_where_it_applies(deletes_opened_alone):
+    group, left = many_deletes()
+    rows = [("f9", 0), ("f8", 1), ("f9", 1), ("f7", 0), ("f8", 1)]
+    replace_deletes(group, 7, rows, named=None, applies_to=frozenset(["f7", "f8"]))
+    gone, back = {7 * 5, 8 * 5 + 1}, {7 * 5 + 2, 7 * 5 + 4}
+    found = [row["id"] for row in group.rows_after()]
+    assert found == sorted({*left, *back} - gone)
+    assert deletes_opened_alone == []
+
+
+def test_files_of_deletes_with_other_columns_among_small_ones_delete_too(deletes_opened_alone):
+    group, left = many_deletes()
+    rows = [("f1", 1, "n"), ("f1", 4, "n")]
+    replace_deletes(group, 1, rows, [PATH, POS, identified("more", pa.string(), 7)])
+    assert [row["id"] for row in group.rows_after()] == left
+    assert deletes_opened_alone == ["p0", "p1"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([("f6", 1), ("f6", 4)], "^`p7`: a position delete file of f7 names f6"),
+        ([(None, 1), ("f7", 4)], "^`p7`: a position delete file has a null path"),
+        ([("f7", 1)], "p7 has 1 rows, the manifest says 2"),
+    ],
+)
+def test_another_one_of_many_files_of_deletes_is_named(rows, message):
+    group, _ = many_deletes()
+    count = group.positions[7].file.record_count
+    replace_deletes(group, 7, rows)
+    file = replace(group.positions[7].file, record_count=count)
+    group.positions[7] = replace(group.positions[7], file=file)
+    with pytest.raises(CorruptTable, match=message):
+        group.run()
+
+
+def test_another_one_of_many_files_of_deletes_is_found_by_its_entry():
+    group, _ = many_deletes()
+    bounds = {POSITION: (0).to_bytes(8, "little")}
+    metrics = FileMetrics(2, lower_bounds=bounds, upper_bounds=bounds)
+    size_bytes = group.positions[7].file.size_bytes
+    stated = StatedFile(size_bytes, metrics, (POSITION_FIELD,), has_deletes=True)
+    file = replace(group.positions[7].file, stated=stated)
+    group.positions[7] = replace(group.positions[7], file=file)
+    with pytest.raises(OtherFile, match="p7 is not the file"):
         group.run()
 
 
