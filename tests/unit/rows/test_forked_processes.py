@@ -34,6 +34,10 @@ def handlers():
     yield [int(signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
 
 
+def places_of_modules():
+    yield sys.path
+
+
 def ends_by(number):
     os.kill(os.getpid(), number)
     yield None
@@ -68,6 +72,7 @@ def reason(pool, kernel, *arguments, **options):
 def tell_all():
     """Prepare workers, call them, and print what they say."""
     sys.modules[MARK] = sys
+    sys.path += ["", "tests", str(ROOT / "tests")]
     told = {"own": [os.getpid(), os.getsid(0)]}
     with prepared_workers(), WorkerPool() as pool:
         pool.call(burns, None)
@@ -79,6 +84,7 @@ def tell_all():
         with WorkerPool() as pool:
             (told["worker"],) = pool.call(identity, None)
             (told["handlers"],) = pool.call(handlers, None)
+            (told["path"],) = pool.call(places_of_modules, None)
             told["same"] = pool.call(identity, None)[0] == told["worker"]
         with WorkerPool() as pool:
             told["crash"] = reason(pool, ends_by, int(signal.SIGSEGV))
@@ -152,6 +158,11 @@ def test_a_worker_has_no_file_of_the_process_open_but_its_line(told):
 
 def test_signals_that_the_process_handles_end_a_worker(told):
     assert told["handlers"] == [signal.SIG_DFL] * 2
+
+
+def test_a_worker_looks_for_modules_at_absolute_places_only(told):
+    assert str(ROOT / "tests") in told["path"]
+    assert not [path for path in told["path"] if not Path(path).is_absolute()]
 
 
 def test_it_is_known_how_a_forked_worker_ended(told):
