@@ -77,9 +77,14 @@ class WorkerPool:
         return self
 
     def __exit__(self, *_: object) -> None:
+        workers = []
         with suppress(Empty):
             while True:
-                self._idle.get_nowait().end()
+                workers.append(self._idle.get_nowait())
+        for worker in workers:  # to free what each has takes a while
+            worker.kill()
+        for worker in workers:
+            worker.end()
 
     def call(
         self,
@@ -212,10 +217,14 @@ class _Worker:
             hint = "memory may have run out; a lower `--concurrency` needs less memory"
             raise EngineError(f"a worker process ended ({how})", hint=hint) from error
 
-    def end(self) -> None:
-        """Kill the process, whatever it is doing."""
+    def kill(self) -> None:
+        """Kill the process, whatever it is doing; it may be killed already."""
         self.line.close()
         self.process.kill()
+
+    def end(self) -> None:
+        """Kill the process, and wait until it has ended."""
+        self.kill()
         self.process.wait()
 
 
