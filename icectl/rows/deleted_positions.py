@@ -65,13 +65,12 @@ class DeletedPositions:
 
     def add_together(self, deletes: DataFile, files: Sequence["OneOfMany"]) -> None:
         """Delete the rows that several files name which were opened as one, as add_file does."""
-        all_rows = [*_named_rows(deletes)]
+        (rows,) = _named_rows(deletes)  # files that are opened as one have a single batch
         start = 0
         for file in files:
             target_of = _targets(file.applies_to, self._by_key, self._scheme, file.only)
-            for rows in all_rows:  # a single batch
-                part = slice(start, start + file.record_count)
-                self._add_named(rows.by_target(target_of, part))
+            part = slice(start, start + file.record_count)
+            self._add_named(rows.by_target(target_of, part))
             start += file.record_count
 
     def _add_named(self, positions: Iterable[tuple["NamedFile", npt.NDArray[np.integer]]]) -> None:

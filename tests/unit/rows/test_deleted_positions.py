@@ -1,12 +1,15 @@
 """Rows deleted by position: delete files of every format, vectors, and paths spelled otherwise."""
 
+import io
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.data_file import open_data_file
-from icectl.rows.deleted_positions import DeletedPositions, named_data_files
+from icectl.rows.deleted_positions import DeletedPositions, OneOfMany, named_data_files
 from tests.builders.data_files import MemoryFiles, identified, table
 
 PATH, POS = (
@@ -51,6 +54,23 @@ def test_rows_may_come_in_any_order_more_than_once_and_from_several_files():
     deleted.add(ONE, np.array([2, 8], np.uint64))
     assert gone(deleted, ONE) == [0, 2, 3, 8]
     assert gone(deleted, OTHER) == [1, 7]
+
+
+@pytest.mark.parametrize("batch_rows", [3, 7])
+def test_files_together_have_their_own_rows_or_are_refused_in_several_batches(batch_rows):
+    rows = [(ONE, 0), (OTHER, 1), (OTHER, 2), (ONE, 3), (OTHER, 4), (ONE, 5), (OTHER, 6)]
+    file = io.BytesIO()
+    pq.write_table(table([PATH, POS], rows), file, row_group_size=batch_rows)
+    parts = [OneOfMany(2, {ONE}), OneOfMany(3, {OTHER}), OneOfMany(2, {ONE, OTHER})]
+    deleted = DeletedPositions({ONE: 9, OTHER: 9})
+    opened = open_data_file(file, "parquet")
+    if batch_rows < len(rows):
+        with pytest.raises(ValueError, match="too many values"):
+            deleted.add_together(opened, parts)
+        return
+    deleted.add_together(opened, parts)
+    assert gone(deleted, ONE) == [0, 5]
+    assert gone(deleted, OTHER) == [2, 4, 6]
 
 
 @pytest.mark.parametrize(
