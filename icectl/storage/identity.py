@@ -3,8 +3,9 @@
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -206,23 +207,36 @@ def unlisted(folder: str) -> Iterator[tuple[str, str]]:
                 yield shown, "its name is not UTF-8"
 
 
-def is_kept_from_owner(file: str, folder: str) -> bool:
-    """Return whether a file outside of a folder may be one that the folder's owner cannot read.
+def kept_from_owner(files: Iterable[str], folder: str) -> Iterator[str]:
+    """Yield the files outside of a folder that the folder's owner may not be able to read.
 
-    It is not where the file is the owner's too, or where everybody may read it who gets to the
-    folder that both lie below. Links are followed; a file that is not there is hidden from no user.
+    That is none of the owner's files, nor one that everybody may read who gets to the folder that
+    both lie below. Links are followed; a file that is not there is hidden from no user.
     """
-    try:
-        path, owners = (os.path.realpath(locations.local_path(place)) for place in (file, folder))
-        above = os.path.commonpath((path, owners))
-        if above == owners:
-            return False
-        status = os.stat(path)
-        if status.st_uid == os.stat(owners).st_uid:
-            return False
-        is_open = bool(status.st_mode & stat.S_IROTH)
-        while is_open and (path := os.path.dirname(path)) != above:
-            is_open = bool(os.stat(path).st_mode & stat.S_IXOTH)
-    except (OSError, ValueError):
+    real_path = cache(os.path.realpath)
+    for file in files:
+        try:
+            path, owners = (locations.local_path(place) for place in (file, folder))
+            above, name = os.path.split(path)
+            path = os.path.join(real_path(above), name)
+            if name in (os.curdir, os.pardir) or os.path.islink(path):
+                path = os.path.realpath(path)
+            is_kept = _is_kept(path, real_path(owners))
+        except (OSError, ValueError):
+            continue
+        if is_kept:
+            yield file
+
+
+def _is_kept(path: str, owners: str) -> bool:
+    """Return whether a file may be hidden from the owner of a folder. Raises: OSError."""
+    above = os.path.commonpath((path, owners))
+    if above == owners:
         return False
+    status = os.stat(path)
+    if status.st_uid == os.stat(owners).st_uid:
+        return False
+    is_open = bool(status.st_mode & stat.S_IROTH)
+    while is_open and (path := os.path.dirname(path)) != above:
+        is_open = bool(os.stat(path).st_mode & stat.S_IXOTH)
     return not is_open

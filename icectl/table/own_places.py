@@ -34,7 +34,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.properties import METADATA_PATH
 from icectl.progress import Progress
 from icectl.storage.failures import ACCESS_DENIED
-from icectl.storage.identity import SameStore, is_kept_from_owner, place_key, real_location
+from icectl.storage.identity import SameStore, kept_from_owner, place_key, real_location
 from icectl.storage.location import (
     is_local,
     is_within,
@@ -539,18 +539,16 @@ def check_foreign_files(
 
     Raises: Refused, for one that the owner of the table's folder may not read.
     """
-    foreign = []
+    files = dict.fromkeys(file.location for task in tasks for file in task.inputs)
+    for file in kept_from_owner(files, location):
+        raise Refused(
+            f"the data file {redacted(file)} is outside the table's location, and not "
+            "readable by everyone: compaction would show its rows to the table's readers",
+            hint="make it readable by everyone, or give it to the owner of the table's folder",
+            id="foreign-file",
+        )
     own_folders = [location, *named_folders(location, properties).values()]
-    for file in dict.fromkeys(file.location for task in tasks for file in task.inputs):
-        if is_kept_from_owner(file, location):
-            raise Refused(
-                f"the data file {redacted(file)} is outside the table's location, and not "
-                "readable by everyone: compaction would show its rows to the table's readers",
-                hint="make it readable by everyone, or give it to the owner of the table's folder",
-                id="foreign-file",
-            )
-        if not any(is_within(file, folder) for folder in own_folders):
-            foreign.append(file)
+    foreign = [file for file in files if not any(is_within(file, folder) for folder in own_folders)]
     if foreign:
         progress.warn(
             f"rows of {print_count(len(foreign), 'data file')} outside the table's folders are "

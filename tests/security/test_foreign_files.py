@@ -9,7 +9,7 @@ import pytest
 
 from icectl.format.manifest import FileFormat
 from icectl.progress import SilentProgress
-from icectl.storage.identity import is_kept_from_owner
+from icectl.storage.identity import kept_from_owner
 from icectl.table.own_places import check_foreign_files
 from icectl.table.rewrite_tasks import InputFile, RewriteTask
 from tests.builders.rows import current_metadata, read_metadata
@@ -67,12 +67,16 @@ def test_files_of_the_table_itself_are_its_own_whoever_wrote_them(lake):
     file.write_bytes(b"1")
     os.chown(file, OTHER_USER, OTHER_USER)
     file.chmod(0o600)
-    assert not is_kept_from_owner(str(file), str(lake / "t"))
-    assert not is_kept_from_owner(f"file:{file}", str(lake / "t"))
-    assert is_kept_from_owner(str(file), str(lake / "other")) is False  # no such folder
+    spelled = [str(file), f"file:{file}", f"{file.parent}/../../t/data/./x"]
+    missing = f"{file}.gone"
+    assert [*kept_from_owner(spelled, str(lake / "t"))] == []
+    assert [*kept_from_owner(spelled, str(lake / "other"))] == []  # no such folder
     (lake / "other").mkdir()
-    assert is_kept_from_owner(str(file), str(lake / "other"))
-    assert not is_kept_from_owner("s3://b/x", "s3://b/t")
+    (lake / "other/link").symlink_to(file)
+    (lake / "other/open").write_bytes(b"1")
+    files = [*spelled, missing, str(lake / "other/link"), str(lake / "other/open")]
+    assert [*kept_from_owner(files, str(lake / "other"))] == [*spelled, files[-2]]
+    assert [*kept_from_owner(["s3://b/x"], "s3://b/t")] == []
 
 
 @pytest.mark.parametrize(
