@@ -492,6 +492,22 @@ def test_several_threads_sort_as_one_does_and_equal_rows_stay_through_merges_of_
     assert found == [expected, expected]
 
 
+@pytest.mark.parametrize(("threads", "runs"), [(1, 2), (2, 3), (3, 4)])
+def test_each_thread_sorts_a_part_of_the_last_rows(disk, threads, runs):
+    rows = [*keyed(batches(2_000), sort_keys(ORDER, COLUMNS, arrow_schema(COLUMNS)))]
+    first, last = rows[:10], rows[10:19]
+    with RowSorter(sum(batch.nbytes for batch in first), threads) as sorter:
+        for batch in (*first, *last):
+            sorter.add(batch)
+        found = sorter.batches()
+        count = next(found).num_rows
+        (directory,) = disk.iterdir()
+        assert len(list(directory.iterdir())) == runs
+        assert count + sum(batch.num_rows for batch in found) == sum(
+            batch.num_rows for batch in (*first, *last)
+        )
+
+
 def test_a_sorter_that_is_left_early_leaves_no_thread_and_nothing_on_disk(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     keys = sort_keys(ORDER, COLUMNS, arrow_schema(COLUMNS))
