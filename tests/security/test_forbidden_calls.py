@@ -24,7 +24,6 @@ OF_YAML = {"load", "load_all"}
 COMPUTED_IMPORT = "it imports a name of a constant table of its own, never one that was read"
 ALLOWED = {
     ("cli/registry.py", "import_module"): COMPUTED_IMPORT,
-    ("commands/launch.py", "import_module"): COMPUTED_IMPORT,
     ("commands/steps.py", "import_module"): COMPUTED_IMPORT,
     ("commit/snapshot_writer.py", "import_module"): COMPUTED_IMPORT,
     ("commands/validate/lists.py", "import_module"): COMPUTED_IMPORT,
@@ -33,16 +32,19 @@ ALLOWED = {
     ("cli/pager.py", "subprocess"): "the user's pager, which the environment alone names",
     ("files/build_loops.py", "subprocess"): "the compiler, when icectl is built",
     ("files/compiled.py", "ctypes"): "icectl's own library, beside the module",
+    ("rows/forked_processes.py", "fork"): "copies of this process, before it has read anything",
+    ("rows/forked_processes.py", "recv"): "a socket's: a number, from the copy that forks workers",
     ("rows/spark.py", "recv"): "a socket's: one byte, which nothing looks at",
     ("rows/spark_classic.py", "subprocess"): "`java -version`, by an absolute path",
     ("storage/local/store.py", "ctypes"): "one call of the system, with numbers alone",
     ("rows/workers.py", "subprocess"): "workers: this Python and icectl, never the folder here",
+    ("rows/workers.py", "fork"): "a request for a copy, with a socket alone",
     ("rows/workers.py", "multiprocessing"): "its Connection frames the bytes of a pipe",
     ("rows/workers.py", "recv"): "on workers only, which get calls from the process above them",
 }
 """Each place with its reason. Whoever adds one has to show that nothing that is read gets there."""
 
-RECEIVERS = {"_AskedFile", "_serve", "_answer"}
+RECEIVERS = {"_AskedFile", "_serve_forked", "_run_calls", "_answer"}
 """What of workers.py runs on workers: all else reads bytes, and decodes them as data."""
 
 
