@@ -18,9 +18,9 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     # a run handles Ctrl-C; before and after one it ends the process, without a traceback
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-_OBJECTS_BETWEEN_COLLECTIONS = 100_000
-"""Imports alone make tens of thousands of objects that stay: looking at them again and again costs
-a tenth of a short run."""
+_OBJECTS_BETWEEN_COLLECTIONS = 200_000
+"""Imports alone make up to 130,000 objects that stay: looking at them again and again costs a tenth
+of a short run."""
 gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
 
 # numpy starts a thread a core for algebra that icectl does not use: a seventh of a short run

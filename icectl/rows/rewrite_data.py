@@ -249,7 +249,8 @@ def write_rows(
     before, after = RowTotals() if counted is None else counted, RowTotals()
     batches = joined(batches, _joined_bytes(options))
     columns = group.columns
-    of_files = options, outputs, row_size_bytes, columns.shredding
+    known_rows = 0 if group.partition is None else record_count
+    of_files = options, outputs, row_size_bytes, columns.shredding, known_rows
     with DataWriter(columns.written, *of_files) as writer:
         if counted is None:
             batches = counting_rows(batches, before)

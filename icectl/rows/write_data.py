@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from math import ceil
 from types import MappingProxyType
 from typing import IO, Any
 
@@ -66,6 +67,12 @@ _WAITING_BYTES = 192 << 20
 _LAST_PARTS = 4
 """Row groups that threads make of the last rows of a file, at most: each of them has a quarter of
 the usual size at least."""
+
+_FEW_GROUPS = 4
+"""Row groups a thread, at most, that are made alike, so that threads have equal shares of them."""
+
+_ABOVE = 1.05
+"""What rows may take in memory of what the first ones let expect."""
 
 _LEAST_GROUP_ROWS = 100
 """Rows that a row group has at least, as in the reference implementation."""
@@ -167,9 +174,11 @@ class DataWriter:
         outputs: FileOutputs,
         row_size_bytes: float,
         shredding: Shredding = MappingProxyType({}),
+        row_count: int = 0,
     ) -> None:
         """Expect rows of `row_size_bytes` as stored, until some have been written.
 
+        They are `row_count` at most, if that is known and all are of one partition.
         Variants of `shredding` have the types that these say.
         """
         self._schema = schema
@@ -177,6 +186,8 @@ class DataWriter:
         self._options = options
         self._outputs = outputs
         self._row_size_bytes = max(row_size_bytes, 0.01)
+        self._row_count = row_count
+        self._group_bytes = options.row_group_size_bytes
         self._open: dict[bytes, _NewFile] = {}
         self._pool: ThreadPoolExecutor | None = None
         if outputs.threads > 1 and can_write_side_by_side():
@@ -203,6 +214,11 @@ class DataWriter:
 
     def write(self, batch: pa.RecordBatch, partition_key: bytes, path: str) -> None:
         """Take rows of a partition; `path` is the one of its folder."""
+        if self._row_count and batch.num_rows:
+            self._group_bytes = self._even_group_bytes(
+                self._row_count * batch.nbytes / batch.num_rows
+            )
+            self._row_count = 0
         while batch.num_rows:
             new = self._open.pop(partition_key, None)
             if new is None:
@@ -216,7 +232,7 @@ class DataWriter:
             left_bytes = self._options.target_size_bytes - new.size_bytes
             rows_left = left_bytes / self._row_size_bytes - new.waiting_rows
             room = max(1, int(rows_left) - new.pending_rows)
-            group_bytes = self._options.row_group_size_bytes
+            group_bytes = self._group_bytes
             in_group = (group_bytes - new.pending_bytes) * batch.num_rows // max(batch.nbytes, 1)
             room = min(room, max(in_group + 1, _LEAST_GROUP_ROWS))
             new.add(batch.slice(0, room))
@@ -228,6 +244,14 @@ class DataWriter:
             largest = max(self._open.values(), key=lambda new: new.pending_bytes)
             waiting -= largest.pending_bytes
             self._flush(largest)
+
+    def _even_group_bytes(self, total_bytes: float) -> int:
+        """Return the size of row groups of some rows, of which threads get equal shares."""
+        usual, threads = self._options.row_group_size_bytes, self._outputs.threads
+        shares = ceil(total_bytes * _ABOVE / usual / threads)
+        if self._pool is None or shares > _FEW_GROUPS:
+            return usual
+        return max(usual // _LAST_PARTS, ceil(total_bytes * _ABOVE / (shares * threads)))
 
     def _flush(self, new: "_NewFile") -> None:
         new.flush()

@@ -108,6 +108,30 @@ def test_several_threads_share_the_last_rows_of_a_file(rows, last):
     assert [row["id"] for row in files.rows(file.location)] == list(range(rows))
 
 
+@pytest.mark.parametrize(
+    ("rows", "expected", "threads", "counts"),
+    [
+        (5_000, 5_000, 2, [1_400, 1_400, 1_400, 800]),  # 1,313 each, in batches of 100 rows
+        (5_000, 5_000, 1, [2_000, 2_000, 1_000]),
+        (5_000, 0, 2, [2_000, 2_000, 500, 500]),  # not known
+        (3_000, 3_000, 3, [1_100, 1_100, 800]),
+        (1_000, 1_000, 2, [600, 400]),
+        (18_000, 18_000, 2, [2_000] * 9),  # so many that the last ones do not matter
+    ],
+)
+def test_threads_get_equal_shares_of_a_few_row_groups(rows, expected, threads, counts):
+    files = MemoryFiles(threads=threads)
+    options = write_options({"write.parquet.row-group-size-bytes": "100000"}, 2**40, {})
+    of_rows = files.outputs(), 50.0, {}, expected
+    with DataWriter(IDS, options, *of_rows) as writer:
+        for batch in batches(rows, size=100):
+            writer.write(batch, b"", "")
+    (file,) = writer.written
+    footer = pq.ParquetFile(io.BytesIO(files.content[file.location])).metadata
+    assert [footer.row_group(at).num_rows for at in range(footer.num_row_groups)] == counts
+    assert [row["id"] for row in files.rows(file.location)] == list(range(rows))
+
+
 def test_threads_make_the_row_groups_that_one_makes_of_rows_thought_to_be_larger():
     found = []
     for threads in (1, 2):
