@@ -401,16 +401,21 @@ set_up_hive
 set_up_hadoop
 set_up_azurite
 set_up_duckdb
-[ -z "${ICECTL_TEST_NO_SPARK:-}" ] || say "tests with Spark are skipped: $ICECTL_TEST_NO_SPARK"
-[ -z "${ICECTL_TEST_NO_REST:-}" ] || say "tests with Iceberg's REST catalog are skipped: $ICECTL_TEST_NO_REST"
-[ -z "${ICECTL_TEST_NO_NESSIE:-}" ] || say "tests with Nessie are skipped: $ICECTL_TEST_NO_NESSIE"
-[ -z "${ICECTL_TEST_NO_S3_SERVERS:-}" ] || say "tests with other S3 servers are skipped: $ICECTL_TEST_NO_S3_SERVERS"
-[ -z "${ICECTL_TEST_NO_FAKE_GCS:-}" ] || say "tests with Google's storage are skipped: $ICECTL_TEST_NO_FAKE_GCS"
-[ -z "${ICECTL_TEST_NO_HIVE:-}" ] || say "tests with Hive metastores are skipped: $ICECTL_TEST_NO_HIVE"
-[ -z "${ICECTL_TEST_NO_HDFS:-}" ] || say "tests with HDFS are skipped: $ICECTL_TEST_NO_HDFS"
-[ -z "${ICECTL_TEST_NO_YARN:-}" ] || say "tests with YARN are skipped: $ICECTL_TEST_NO_YARN"
-[ -z "${ICECTL_TEST_NO_AZURITE:-}" ] || say "tests with Azure's emulator are skipped: $ICECTL_TEST_NO_AZURITE"
-[ -z "${ICECTL_TEST_NO_DUCKDB:-}" ] || say "tests with DuckDB are skipped: $ICECTL_TEST_NO_DUCKDB"
+while read -r peer tests; do
+    reason=ICECTL_TEST_NO_$peer
+    [ -z "${!reason:-}" ] || say "tests with $tests are skipped: ${!reason}"
+done <<'END'
+SPARK Spark
+REST Iceberg's REST catalog
+NESSIE Nessie
+S3_SERVERS other S3 servers
+FAKE_GCS Google's storage
+HIVE Hive metastores
+HDFS HDFS
+YARN YARN
+AZURITE Azure's emulator
+DUCKDB DuckDB
+END
 
 workers=${ICECTL_TEST_WORKERS:-$(python -c 'import os; print(min((os.cpu_count() or 1) + 1, 8))')}
 if [ ${#only_pytest[@]} -gt 0 ]; then
