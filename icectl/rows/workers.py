@@ -84,7 +84,7 @@ class WorkerPool:
         for worker in workers:  # to free what each has takes a while
             worker.kill()
         for worker in workers:
-            worker.end()
+            worker.process.wait()
 
     def call(
         self,
@@ -218,7 +218,7 @@ class _Worker:
             raise EngineError(f"a worker process ended ({how})", hint=hint) from error
 
     def kill(self) -> None:
-        """Kill the process, whatever it is doing; it may be killed already."""
+        """Kill the process, whatever it is doing."""
         self.line.close()
         self.process.kill()
 

@@ -377,8 +377,10 @@ class _NewFile:
     def flush(self, parts: int = 1) -> None:
         """Let the rows that wait become a row group, or several."""
         for part in range(parts if self.pending_rows else 0):
-            start, stop = (self.pending_rows * at // parts for at in (part, part + 1))
-            rows = self._pending if parts == 1 else _rows_between(self._pending, start, stop)
+            rows: Sequence[pa.RecordBatch] = self._pending
+            if parts > 1:
+                start, stop = (self.pending_rows * at // parts for at in (part, part + 1))
+                rows = pa.Table.from_batches(rows).slice(start, stop - start).to_batches()
             self._writer.write_row_group(rows, frozenset(self._with_nan), self._shapes)
         self.row_count += self.pending_rows
         self._pending = []
@@ -425,19 +427,6 @@ class _NewFile:
     def abandon(self, *error: Any) -> None:
         self._writer.abandon()
         self._stack.__exit__(*error)
-
-
-def _rows_between(
-    batches: Sequence[pa.RecordBatch], start: int, stop: int
-) -> Sequence[pa.RecordBatch]:
-    """Return rows by their places among those of all batches."""
-    found = []
-    for batch in batches:
-        part = batch.slice(max(start, 0), max(stop, 0) - max(start, 0))
-        if part.num_rows:
-            found.append(part)
-        start, stop = start - batch.num_rows, stop - batch.num_rows
-    return found
 
 
 def shaped_metrics(

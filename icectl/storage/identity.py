@@ -213,15 +213,15 @@ def kept_from_owner(files: Iterable[str], folder: str) -> Iterator[str]:
     That is none of the owner's files, nor one that everybody may read who gets to the folder that
     both lie below. Links are followed; a file that is not there is hidden from no user.
     """
+    owners = real_location(folder)
     real_path = cache(os.path.realpath)
     for file in files:
         try:
-            path, owners = (locations.local_path(place) for place in (file, folder))
-            above, name = os.path.split(path)
+            above, name = os.path.split(locations.local_path(file))
             path = os.path.join(real_path(above), name)
             if name in (os.curdir, os.pardir) or os.path.islink(path):
                 path = os.path.realpath(path)
-            is_kept = _is_kept(path, real_path(owners))
+            is_kept = _is_kept(path, owners)
         except (OSError, ValueError):
             continue
         if is_kept:
