@@ -23,18 +23,12 @@ from icectl.format.partition import PartitionSpec, partition_path, result_types
 from icectl.format.schema import Schema
 from icectl.format.sort import SortOrder
 from icectl.format.types import Type
+from icectl.rows.deleted_positions import DeletionVector, PositionDeletes
 from icectl.rows.equality_deletes import EqualityDeletes
 from icectl.rows.merge_files import MergeOptions, merge_files
 from icectl.rows.partition_rows import Partition
 from icectl.rows.read_data import SourceFile
-from icectl.rows.rewrite_data import (
-    DeletesOfGroup,
-    DeletionVector,
-    FileGroup,
-    PositionDeletes,
-    TableColumns,
-    rewrite_data,
-)
+from icectl.rows.rewrite_data import DeletesOfGroup, FileGroup, TableColumns, rewrite_data
 from icectl.rows.row_runs import no_rows
 from icectl.rows.sort_rows import Sorting
 from icectl.rows.write_data import FileOutputs, WriteOptions, WrittenFile

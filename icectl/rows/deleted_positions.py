@@ -16,14 +16,20 @@ from icectl.checks.file_identity import RESTORE_IT
 from icectl.errors import CorruptTable, OtherFile, Unsupported
 from icectl.files.data_file import DataFile
 from icectl.files.data_rows import check_values
-from icectl.files.deletion_vectors import Positions, check_cardinality, read_dv
+from icectl.files.deletion_vectors import (
+    REFERENCED_DATA_FILE,
+    Positions,
+    check_cardinality,
+    read_dv,
+)
 from icectl.files.parquet.schema import field_id
 from icectl.files.puffin import PuffinBlob, read_puffin_footer
 from icectl.format.locations import with_scheme
-from icectl.format.schema import FILE_PATH, PATH_FIELD, POSITION, POSITION_FIELD
+from icectl.format.schema import FILE_PATH, PATH_FIELD, POSITION, POSITION_FIELD, Schema
 from icectl.format.types import NestedField
 from icectl.rows.columns import conversion, path_to
-from icectl.storage.location import loosest_key
+from icectl.rows.read_data import SourceFile, open_own
+from icectl.storage.location import loosest_key, name
 
 Flags = npt.NDArray[np.bool_]
 """One flag per row of a file; true for deleted rows."""
@@ -63,15 +69,15 @@ class DeletedPositions:
         found = named_positions(deletes, applies_to, self._by_key, self._scheme, only=only)
         self._add_named(found)
 
-    def add_together(self, deletes: DataFile, files: Sequence["OneOfMany"]) -> None:
+    def add_together(self, deletes: DataFile, files: Sequence["PositionDeletes"]) -> None:
         """Delete the rows that several files name which were opened as one, as add_file does."""
         (rows,) = _named_rows(deletes)  # files that are opened as one have a single batch
         start = 0
-        for file in files:
-            target_of = _targets(file.applies_to, self._by_key, self._scheme, file.only)
-            part = slice(start, start + file.record_count)
-            self._add_named(rows.by_target(target_of, part))
-            start += file.record_count
+        for one in files:
+            target_of = _targets(one.applies_to, self._by_key, self._scheme, one.named)
+            stop = start + one.file.record_count
+            self._add_named(rows.by_target(target_of, slice(start, stop)))
+            start = stop
 
     def _add_named(self, positions: Iterable[tuple["NamedFile", npt.NDArray[np.integer]]]) -> None:
         for target, numbers in positions:
@@ -132,6 +138,51 @@ def vector_positions(file: IO[bytes], offset: int, size_bytes: int, count: int) 
 
 
 @dataclass(frozen=True, slots=True)
+class PositionDeletes:
+    """A position delete file; `applies_to` are the locations of data files (R-111, R-113).
+
+    Its entry may name the only data file (`named`).
+    """
+
+    file: SourceFile
+    applies_to: frozenset[str]
+    named: str | None = None
+
+    def open(self, file: IO[bytes]) -> DataFile:
+        return open_own(file, self.file, Schema(0, ()), is_read_whole=True)
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionVector:
+    """A deletion vector of one data file, by its place in a Puffin file (R-118)."""
+
+    location: str
+    content_offset: int
+    content_size_in_bytes: int
+    record_count: int
+    data_file: str
+
+    def check_own(self, blobs: Mapping[tuple[int, int], PuffinBlob]) -> None:
+        """Check that the footer of the Puffin file has the vector of the data file.
+
+        Names are compared without folders: tables are moved, and spell these differently.
+        Raises: OtherFile R-118.
+        """
+        blob = blobs.get((self.content_offset, self.content_size_in_bytes))
+        if blob is None:
+            message = f"{self.location} has no deletion vector at {self.content_offset}"
+            raise OtherFile(message, rule="R-118", hint=RESTORE_IT)  # R-118
+        stated = blob.properties.get(REFERENCED_DATA_FILE)
+        if stated is not None and name(stated) != name(self.data_file):
+            message = f"the deletion vector of {self.data_file} is one of {stated}"
+            raise OtherFile(message, rule="R-118", hint=RESTORE_IT)  # R-118
+
+    def positions(self, file: IO[bytes]) -> Positions:
+        size = self.content_size_in_bytes
+        return vector_positions(file, self.content_offset, size, self.record_count)
+
+
+@dataclass(frozen=True, slots=True)
 class NamedFile:
     """A named data file, spelled as in its entry (`is_exact`) or differently."""
 
@@ -141,15 +192,6 @@ class NamedFile:
 
 _TargetOf = Callable[[str], NamedFile | None]
 """Returns the data file that a path names; None for one that deletes do not apply to."""
-
-
-@dataclass(frozen=True, slots=True)
-class OneOfMany:
-    """A position delete file among others; `applies_to` and `only` are those of add_file."""
-
-    record_count: int
-    applies_to: Collection[str]
-    only: str | None = None
 
 
 def named_positions(

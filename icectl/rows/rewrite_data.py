@@ -1,29 +1,27 @@
 """Rewrite one file group: read, delete, sort, write and count rows."""
 
 from collections import ChainMap
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, groupby, pairwise
 from operator import attrgetter
 from threading import Lock
-from typing import IO, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.checks.file_identity import RESTORE_IT
-from icectl.errors import CorruptTable, OtherFile, SelfCheckFailed, Unsupported
+from icectl.errors import CorruptTable, SelfCheckFailed, Unsupported
 from icectl.files.data_file import DataFile, open_data_file
-from icectl.files.deletion_vectors import REFERENCED_DATA_FILE, Positions
+from icectl.files.deletion_vectors import Positions
 from icectl.files.parquet.data_file import ParquetDataFile
 from icectl.files.parquet.schema import NameMapping, Shredding, arrow_schema, is_same_schema
 from icectl.files.parquet.shredding import common_shredding
 from icectl.files.parquet.small_files import SmallFile, alike, small_file
-from icectl.files.puffin import PuffinBlob
 from icectl.format.partition import PartitionSpec
 from icectl.format.properties import BLOOM_FILTER_RATIO
 from icectl.format.schema import Schema
@@ -31,10 +29,10 @@ from icectl.format.types import PrimitiveType
 from icectl.rows.columns import ColumnFacts, inside, path_to
 from icectl.rows.deleted_positions import (
     DeletedPositions,
+    DeletionVector,
     Flags,
-    OneOfMany,
+    PositionDeletes,
     puffin_blobs,
-    vector_positions,
 )
 from icectl.rows.equality_deletes import (
     LARGEST_INDEX_ROWS,
@@ -72,7 +70,6 @@ from icectl.rows.write_data import (
     with_bounds,
     with_joined_bounds,
 )
-from icectl.storage.location import name
 from icectl.table.reading import bundles, in_threads, streamed_in_threads
 from icectl.table.rewrite_tasks import even_splits
 
@@ -98,55 +95,6 @@ MOST_TOGETHER = 256
 
 _FEW_ROWS, _FEW_BYTES, _FEW_PARTS = 16_384, 4 << 20, 8
 """Rows, bytes of rows, and parts of a row group up to which batches are joined: each takes time."""
-
-
-@dataclass(frozen=True, slots=True)
-class PositionDeletes:
-    """A position delete file; `applies_to` are the locations of data files (R-111, R-113).
-
-    Its entry may name the only data file (`named`).
-    """
-
-    file: SourceFile
-    applies_to: frozenset[str]
-    named: str | None = None
-
-    def open(self, file: IO[bytes]) -> DataFile:
-        return open_own(file, self.file, Schema(0, ()), is_read_whole=True)
-
-    @property
-    def as_one_of_many(self) -> OneOfMany:
-        return OneOfMany(self.file.record_count, self.applies_to, self.named)
-
-
-@dataclass(frozen=True, slots=True)
-class DeletionVector:
-    """A deletion vector of one data file, by its place in a Puffin file (R-118)."""
-
-    location: str
-    content_offset: int
-    content_size_in_bytes: int
-    record_count: int
-    data_file: str
-
-    def check_own(self, blobs: Mapping[tuple[int, int], PuffinBlob]) -> None:
-        """Check that the footer of the Puffin file has the vector of the data file.
-
-        Names are compared without folders: tables are moved, and spell these differently.
-        Raises: OtherFile R-118.
-        """
-        blob = blobs.get((self.content_offset, self.content_size_in_bytes))
-        if blob is None:
-            message = f"{self.location} has no deletion vector at {self.content_offset}"
-            raise OtherFile(message, rule="R-118", hint=RESTORE_IT)  # R-118
-        stated = blob.properties.get(REFERENCED_DATA_FILE)
-        if stated is not None and name(stated) != name(self.data_file):
-            message = f"the deletion vector of {self.data_file} is one of {stated}"
-            raise OtherFile(message, rule="R-118", hint=RESTORE_IT)  # R-118
-
-    def positions(self, file: IO[bytes]) -> Positions:
-        size = self.content_size_in_bytes
-        return vector_positions(file, self.content_offset, size, self.record_count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -694,7 +642,7 @@ def _add_deletes(
         opened = open_own_together(small_files, sources[of_places], Schema(0, ()))
         if opened is None:
             return None
-        deleted.add_together(opened, [deletes.as_one_of_many for deletes in files[of_places]])
+        deleted.add_together(opened, files[of_places])
         return True
 
     are_alone = [range(len(files))]

@@ -24,13 +24,13 @@ import pyarrow.parquet as pq
 from icectl.format.file_names import data_file_name
 from icectl.format.metrics_modes import metrics_modes
 from icectl.format.partition import PartitionSpec
+from icectl.rows.deleted_positions import PositionDeletes
 from icectl.rows.equality_deletes import EqualityDeletes
 from icectl.rows.partition_rows import Partition
 from icectl.rows.read_data import SourceFile, written_schema
 from icectl.rows.rewrite_data import (
     DeletesOfGroup,
     FileGroup,
-    PositionDeletes,
     RewrittenGroup,
     TableColumns,
     rewrite_data,

@@ -12,15 +12,10 @@ from icectl.format.manifest import FileFormat
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
 from icectl.format.schema import Schema
+from icectl.rows.deleted_positions import DeletionVector, PositionDeletes
 from icectl.rows.equality_deletes import EqualityDeletes
 from icectl.rows.read_data import SourceFile, written_schema
-from icectl.rows.rewrite_data import (
-    DeletesOfGroup,
-    DeletionVector,
-    FileGroup,
-    PositionDeletes,
-    TableColumns,
-)
+from icectl.rows.rewrite_data import DeletesOfGroup, FileGroup, TableColumns
 from icectl.storage.location import loosest_key
 from icectl.storage.store import Store
 from icectl.table.manifest_lists import read_snapshot_manifests

@@ -25,17 +25,12 @@ from icectl.files.parquet.schema import schema_from_arrow
 from icectl.format.metrics_modes import metrics_modes
 from icectl.format.partition import PartitionSpec
 from icectl.format.sort import order_from_json
+from icectl.rows.deleted_positions import PositionDeletes
 from icectl.rows.equality_deletes import EqualityDeletes
 from icectl.rows.jobs import SORT_BYTES
 from icectl.rows.partition_rows import Partition
 from icectl.rows.read_data import SourceFile, written_schema
-from icectl.rows.rewrite_data import (
-    DeletesOfGroup,
-    FileGroup,
-    PositionDeletes,
-    TableColumns,
-    rewrite_data,
-)
+from icectl.rows.rewrite_data import DeletesOfGroup, FileGroup, TableColumns, rewrite_data
 from icectl.rows.sort_rows import Curve, Sorting
 from icectl.rows.write_data import FileOutputs, write_options
 

@@ -14,16 +14,10 @@ from icectl.files.deletion_vectors import dv_blob
 from icectl.files.puffin import read_puffin, write_puffin
 from icectl.format.metrics_modes import metrics_modes
 from icectl.format.partition import spec_from_json
+from icectl.rows.deleted_positions import DeletionVector, PositionDeletes
 from icectl.rows.equality_deletes import EqualityDeletes
 from icectl.rows.read_data import written_schema
-from icectl.rows.rewrite_data import (
-    DeletesOfGroup,
-    DeletionVector,
-    FileGroup,
-    PositionDeletes,
-    TableColumns,
-    rewrite_data,
-)
+from icectl.rows.rewrite_data import DeletesOfGroup, FileGroup, TableColumns, rewrite_data
 from icectl.rows.write_data import write_options
 from tests.builders.data_files import MemoryFiles, identified, schema, table
 

@@ -9,7 +9,8 @@ import pytest
 
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.data_file import open_data_file
-from icectl.rows.deleted_positions import DeletedPositions, OneOfMany, named_data_files
+from icectl.rows.deleted_positions import DeletedPositions, PositionDeletes, named_data_files
+from icectl.rows.read_data import SourceFile
 from tests.builders.data_files import MemoryFiles, identified, table
 
 PATH, POS = (
@@ -61,7 +62,10 @@ def test_files_together_have_their_own_rows_or_are_refused_in_several_batches(ba
     rows = [(ONE, 0), (OTHER, 1), (OTHER, 2), (ONE, 3), (OTHER, 4), (ONE, 5), (OTHER, 6)]
     file = io.BytesIO()
     pq.write_table(table([PATH, POS], rows), file, row_group_size=batch_rows)
-    parts = [OneOfMany(2, {ONE}), OneOfMany(3, {OTHER}), OneOfMany(2, {ONE, OTHER})]
+    parts = [
+        PositionDeletes(SourceFile("p", "parquet", count, 0), frozenset(applies_to))
+        for count, applies_to in ((2, [ONE]), (3, [OTHER]), (2, [ONE, OTHER]))
+    ]
     deleted = DeletedPositions({ONE: 9, OTHER: 9})
     opened = open_data_file(file, "parquet")
     if batch_rows < len(rows):

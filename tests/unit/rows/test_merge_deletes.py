@@ -14,8 +14,9 @@ from icectl.errors import CorruptTable, SelfCheckFailed, Unsupported
 from icectl.files.deletion_vectors import dv_blob, read_dv
 from icectl.files.parquet.write import ParquetOptions
 from icectl.files.puffin import read_blob, read_puffin, write_puffin
+from icectl.rows.deleted_positions import DeletionVector, PositionDeletes
 from icectl.rows.merge_deletes import merged_positions, write_delete_file, write_vectors
-from icectl.rows.rewrite_data import DeletesOfGroup, DeletionVector, PositionDeletes
+from icectl.rows.rewrite_data import DeletesOfGroup
 from icectl.rows.write_data import FileOutputs
 from tests.builders.data_files import MemoryFiles, identified, table
 

@@ -19,19 +19,13 @@ from icectl.format.metrics_modes import metrics_modes
 from icectl.format.partition import PartitionSpec, spec_from_json
 from icectl.format.schema import POSITION, POSITION_FIELD, Schema
 from icectl.format.sort import order_from_json
+from icectl.rows import deleted_positions
 from icectl.rows import rewrite_data as kernel
+from icectl.rows.deleted_positions import DeletionVector, PositionDeletes
 from icectl.rows.equality_deletes import EqualityDeletes
 from icectl.rows.partition_rows import Partition
 from icectl.rows.read_data import written_schema
-from icectl.rows.rewrite_data import (
-    DeletesOfGroup,
-    DeletionVector,
-    FileGroup,
-    PositionDeletes,
-    TableColumns,
-    joined,
-    rewrite_data,
-)
+from icectl.rows.rewrite_data import DeletesOfGroup, FileGroup, TableColumns, joined, rewrite_data
 from icectl.rows.sort_rows import Sorting
 from icectl.rows.write_data import write_options
 from tests.builders.data_files import MemoryFiles, identified, schema, table
@@ -269,17 +263,21 @@ def many_small(count=24, rows=5, **told):
     return group, left
 
 
-@pytest.fixture
-def opened_alone(monkeypatch):
-    """The locations of data files that were opened by themselves."""
-    opened, inner = [], kernel.open_source
+def opened_by(monkeypatch, module, function):
+    """The locations of files that a function opens by themselves, for a module."""
+    opened, inner = [], getattr(module, function)
 
     def opening(handle, source, *others, **options):
         opened.append(source.location)
         return inner(handle, source, *others, **options)
 
-    monkeypatch.setattr(kernel, "open_source", opening)
+    monkeypatch.setattr(module, function, opening)
     return opened
+
+
+@pytest.fixture
+def opened_alone(monkeypatch):
+    return opened_by(monkeypatch, kernel, "open_source")
 
 
 def test_many_small_files_are_decoded_together(opened_alone):
@@ -380,15 +378,7 @@ def replace_deletes(group, at, rows, fields=(PATH, POS), **changed):
 
 @pytest.fixture
 def deletes_opened_alone(monkeypatch):
-    """The locations of files of deletes that were opened by themselves."""
-    opened, inner = [], kernel.open_own
-
-    def opening(handle, source, *others, **options):
-        opened.append(source.location)
-        return inner(handle, source, *others, **options)
-
-    monkeypatch.setattr(kernel, "open_own", opening)
-    return opened
+    return opened_by(monkeypatch, deleted_positions, "open_own")
 
 
 def test_many_small_files_of_deletes_are_decoded_together(deletes_opened_alone):
